@@ -1,0 +1,59 @@
+# tandem_library(NAME SOURCES ... [DEPS ...] [PRIVATE_DEPS ...]) adds one static library of a layer.
+#
+# A library sees the public headers of what it links, and nothing else: that is how an upward include fails to build.
+function(tandem_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_link_libraries(${name} PUBLIC ${A_DEPS} PRIVATE ${A_PRIVATE_DEPS})
+endfunction()
+
+# tandem_test(NAME LABELS <unit|ops|models|server|fuzz|cuda ...> SOURCES ... [DEPS ...]) adds one GoogleTest program.
+#
+# Tests run in the source tree's root, so that they find tests/data; TANDEM_SHARED names the folder with the big goldens.
+function(tandem_test name)
+  if(NOT TANDEM_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "TIMEOUT" "LABELS;SOURCES;DEPS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} tandem_test_support GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 600)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
+endfunction()
+
+# tandem_bench(NAME SOURCES ... [DEPS ...]) adds one Google Benchmark program.
+function(tandem_bench name)
+  if(NOT TANDEM_BENCH)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  find_package(benchmark REQUIRED)
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPS} benchmark::benchmark)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+endfunction()
+
+# tandem_fuzzer(NAME SOURCES ... [DEPS ...]) adds one libFuzzer program, with -DTANDEM_FUZZ=ON under Clang.
+function(tandem_fuzzer name)
+  if(NOT TANDEM_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+endfunction()
+
+# tandem_tool(NAME SOURCES ... [DEPS ...]) adds one executable in build/bin.
+function(tandem_tool name)
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_link_libraries(${name} PRIVATE ${A_DEPS})
+endfunction()
