@@ -75,9 +75,9 @@ class [[nodiscard]] Result {
 
 }  // namespace ggml
 
-#define TANDEM_ASSERT(cond, what) \
-  do {                            \
-    if (!(cond)) [[unlikely]]     \
+#define TANDEM_ASSERT(cond, what)                                \
+  do {                                                           \
+    if (!(cond)) [[unlikely]]                                    \
       ::ggml::assertion_failed(__FILE__, __LINE__, #cond, what); \
   } while (false)
 

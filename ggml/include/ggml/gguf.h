@@ -56,8 +56,9 @@ class Metadata {
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }
   [[nodiscard]] std::span<const std::pair<std::string, Value>> entries() const { return entries_; }
 
-  /// Absent keys give nullopt; a key of another kind throws Error(invalid_file) naming key, stored type and wanted type.
-  /// Integers of any stored width are accepted where they fit (a u32 key stored as u64 is fine), as are bools for integers.
+  /// Absent keys give nullopt; a key of another kind throws Error(invalid_file) naming key, stored type and wanted
+  /// type. Integers of any stored width are accepted where they fit (a u32 key stored as u64 is fine), as are bools for
+  /// integers.
   [[nodiscard]] std::optional<std::uint32_t> get_u32(std::string_view key) const;
   [[nodiscard]] std::optional<std::int64_t> get_integer(std::string_view key) const;
   [[nodiscard]] std::optional<float> get_f32(std::string_view key) const;
@@ -74,9 +75,9 @@ struct TensorInfo {
   std::string name;
   DType type = DType::f32;
   Shape shape;
-  int n_dims = 1;               // as stored
-  std::size_t shard = 0;        // index into File::shards()
-  std::uint64_t offset = 0;     // absolute, in the shard's file
+  int n_dims = 1;            // as stored
+  std::size_t shard = 0;     // index into File::shards()
+  std::uint64_t offset = 0;  // absolute, in the shard's file
   std::uint64_t bytes = 0;
 };
 
@@ -111,8 +112,8 @@ class File {
   std::vector<Shard> shards_;
 };
 
-/// A read-only memory mapping of a whole file. Move-only; thread-safe to read. Truncating the file elsewhere while it is
-/// mapped raises SIGBUS on access: read mode avoids that.
+/// A read-only memory mapping of a whole file. Move-only; thread-safe to read. Truncating the file elsewhere while it
+/// is mapped raises SIGBUS on access: read mode avoids that.
 class Mapping {
  public:
   explicit Mapping(const std::string& path);
@@ -131,8 +132,8 @@ class Mapping {
 
 enum class ReadMode : std::uint8_t { buffered, direct };
 
-/// Positional reads of one file; direct mode bypasses the page cache (O_DIRECT) and falls back, with one warning, where the
-/// file system refuses it. Thread-safe.
+/// Positional reads of one file; direct mode bypasses the page cache (O_DIRECT) and falls back, with one warning, where
+/// the file system refuses it. Thread-safe.
 class Reader {
  public:
   Reader(const std::string& path, ReadMode mode);
@@ -149,8 +150,8 @@ class Reader {
   int fd_ = -1;
 };
 
-/// Writes one GGUF v3 file: metadata and tensor list first, then the data in order. The file appears under its final name
-/// only after finish(); until then it is `path` + ".part", removed if the writer dies early.
+/// Writes one GGUF v3 file: metadata and tensor list first, then the data in order. The file appears under its final
+/// name only after finish(); until then it is `path` + ".part", removed if the writer dies early.
 class Writer {
  public:
   explicit Writer(std::string path);

@@ -5,7 +5,8 @@
 
 namespace ggml {
 
-/// A number that cannot be mixed up with another kind of number. Strong ids at every interface, raw integers only in loops.
+/// A number that cannot be mixed up with another kind of number. Strong ids at every interface, raw integers only in
+/// loops.
 template <class Tag>
 struct Id {
   std::int32_t v = -1;

@@ -11,7 +11,8 @@ enum class LogLevel : std::uint8_t { error, warn, info, debug, trace };
 /// Receives every log line of ggml and src, without a newline. May be called from any thread.
 using LogSink = void (*)(LogLevel level, std::string_view line, void* user);
 
-/// Installs the process's sink (the one piece of process-wide state); null restores the default, plain stderr from info up.
+/// Installs the process's sink (the one piece of process-wide state); null restores the default, plain stderr from info
+/// up.
 void set_log_sink(LogSink sink, void* user) noexcept;
 /// Lines above this level are dropped before they are formatted.
 void set_log_level(LogLevel level) noexcept;

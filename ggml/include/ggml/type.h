@@ -20,16 +20,16 @@ inline constexpr int kActTypeCount = 6;
 
 struct TypeInfo {
   DType type;
-  std::string_view id;      // lower case, as in flags and file names: "q4_k"
-  std::string_view name;    // upper case, as in reports: "Q4_K"
+  std::string_view id;    // lower case, as in flags and file names: "q4_k"
+  std::string_view name;  // upper case, as in reports: "Q4_K"
   std::uint32_t gguf_number;
-  int block_weights;        // elements per block
-  int block_bytes;          // bytes per block
-  int row_header_bytes;     // bytes in front of the blocks of each row
-  int rows_per_group;       // > 1: this many rows are interleaved
-  int tensor_trailer_bytes; // bytes after the last row
-  bool kv_capable;          // may be the type of a KV cache
-  ActType act;              // what activations are rounded to in a product with this type
+  int block_weights;         // elements per block
+  int block_bytes;           // bytes per block
+  int row_header_bytes;      // bytes in front of the blocks of each row
+  int rows_per_group;        // > 1: this many rows are interleaved
+  int tensor_trailer_bytes;  // bytes after the last row
+  bool kv_capable;           // may be the type of a KV cache
+  ActType act;               // what activations are rounded to in a product with this type
 };
 
 inline constexpr int kTypeCount = 0

@@ -32,9 +32,13 @@ void set_log_sink(LogSink sink, void* user) noexcept {
   g_sink.store(sink != nullptr ? sink : print_to_stderr);
 }
 
-void set_log_level(LogLevel level) noexcept { g_level.store(level); }
+void set_log_level(LogLevel level) noexcept {
+  g_level.store(level);
+}
 
-bool log_enabled(LogLevel level) noexcept { return level <= g_level.load(std::memory_order_relaxed); }
+bool log_enabled(LogLevel level) noexcept {
+  return level <= g_level.load(std::memory_order_relaxed);
+}
 
 std::string strf(const char* text, ...) {
   va_list args;

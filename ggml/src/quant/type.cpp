@@ -25,7 +25,9 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-const TypeInfo& type_info(DType type) noexcept { return kTypes[static_cast<std::size_t>(type)]; }
+const TypeInfo& type_info(DType type) noexcept {
+  return kTypes[static_cast<std::size_t>(type)];
+}
 
 std::optional<DType> type_from_gguf(std::uint32_t number) noexcept {
   for (const TypeInfo& info : kTypes) {
@@ -39,6 +41,33 @@ std::optional<DType> type_from_name(std::string_view name) noexcept {
     if (equal_ignoring_case(info.id, name)) return info.type;
   }
   return std::nullopt;
+}
+
+std::string_view why_gguf_type_is_refused(std::uint32_t number) noexcept {
+  switch (number) {
+    case 4:
+    case 5:
+    case 37:
+    case 38:
+      return "the type was removed from the format; convert the model again";
+    case 31:
+    case 32:
+    case 33:
+      return "an interleaved form for ARM that was removed from the format; convert the model again to Q4_0";
+    case 9:
+    case 15:
+    case 97:
+    case 98:
+    case 99:
+    case 136:
+    case 147:
+    case 148:
+    case 149:
+    case 150:
+      return "a form for activations, which never occurs in files";
+    default:
+      return "the type is not known";
+  }
 }
 
 std::size_t row_bytes(DType type, std::int64_t n) noexcept {

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// The folder with the big golden files: $TANDEM_SHARED, else ../shared beside the source tree; nothing when it is
+/// absent. Tests run in the root of the source tree.
+[[nodiscard]] std::optional<std::filesystem::path> shared_dir();
+/// tests/data of the source tree.
+[[nodiscard]] std::filesystem::path data_dir();
+
+/// A numpy array file. `bytes` are the packed elements in C order; `shape` is slowest axis first, as numpy prints it.
+struct Npy {
+  std::string dtype;  // "<f4", "|u1", "<i4", "<f8" ...
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+  [[nodiscard]] std::vector<float> floats() const;    // from <f4 or <f8
+  [[nodiscard]] std::vector<double> doubles() const;  // from <f4 or <f8
+};
+[[nodiscard]] Npy load_npy(const std::filesystem::path& path);
+[[nodiscard]] std::string load_text(const std::filesystem::path& path);
+
+/// A folder that is removed with its contents at the end of the scope.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace tandem
