@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/args/environment.h"
+#include "common/args/settings.h"
+
+namespace common {
+
+enum class Tool : std::uint8_t { server, cli, sweep_bench, bench, tokenize, gguf };
+inline constexpr int kToolCount = 6;
+/// "llama-server", "llama-cli", ...
+[[nodiscard]] std::string_view tool_name(Tool tool) noexcept;
+
+/// What the program does after parsing.
+enum class Action : std::uint8_t {
+  run,           // settings are complete and checked
+  exit_success,  // --help, --version, --completion-bash: everything was printed
+};
+
+struct Parsed {
+  Action action = Action::run;
+  Settings settings;
+  /// Notes for the user in the order they arose: flags without effect here, variables that a flag overrides, flags of
+  /// other programs. Print them with log_notes() once the log stands.
+  std::vector<std::pair<ggml::LogLevel, std::string>> notes;
+  /// Positional arguments (llama-gguf FILE); empty for tools that take none.
+  std::vector<std::string> positional;
+};
+
+/// What a caller may replace in tests.
+struct ParseOptions {
+  EnvironmentLookup environment = &common::environment;
+  /// Positional arguments that the tool accepts at most; more are an `invalid argument`.
+  int max_positional = 0;
+};
+
+/// Reads the environment, then the command line (which wins), against the table of options.
+///
+/// Throws ggml::Error (invalid_argument or unsupported) for an unknown or ill-typed flag or variable and for one that
+/// is not in this version: the message is the whole line to show after "error: ". Prints to stdout only for --help and
+/// --completion-bash, to stderr for --version.
+[[nodiscard]] Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& options = {});
+
+/// parse() for a tool's main(): prints the error and its hint to stderr and ends the process with status 1; ends it
+/// with 0 after --help and its like. Also installs the log (common/log) and prints the notes.
+[[nodiscard]] Parsed parse_or_exit(Tool tool, int argc, const char* const* argv, const ParseOptions& options = {});
+
+/// The grouped help text of one tool, wrapped to `width` columns.
+[[nodiscard]] std::string help_text(Tool tool, int width);
+/// docs/parameters.md, generated from the table.
+[[nodiscard]] std::string parameters_document();
+/// "0.1.0" and how it was built, as --version prints it (two lines).
+[[nodiscard]] std::string version_text();
+
+}  // namespace common

@@ -1,0 +1,281 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ggml/log.h"
+#include "ggml/type.h"
+
+namespace common {
+
+// What the command line and the environment said, one plain struct per subsystem. Filled once by parse(), read-only
+// afterwards. A field holds the default when the user said nothing; where a tool must know whether the user spoke, the
+// field is optional.
+
+/// A switch that may also be left to the program.
+enum class Tristate : std::uint8_t { off, on, automatic };
+
+/// How weights come into memory (-lm, --mmap, --mlock, -dio).
+enum class LoadMode : std::uint8_t { read, mmap, direct_io };
+enum class NumaMode : std::uint8_t { off, distribute, isolate, numactl };
+
+/// One --override-kv: a metadata value that replaces, or adds to, what the file says.
+struct MetadataOverride {
+  enum class Type : std::uint8_t { integer, number, boolean, text };
+  std::string key;
+  Type type = Type::text;
+  std::int64_t integer = 0;
+  double number = 0;
+  bool boolean = false;
+  std::string text;  // at most 127 bytes
+};
+
+struct ModelSettings {
+  std::string path;  // -m; empty when not given
+  LoadMode load_mode = LoadMode::mmap;
+  bool lock_memory = false;  // --mlock
+  bool warmup = true;
+  bool check_tensors = false;        // scan weights for NaN and infinity while loading
+  bool repack = false;               // -rtr
+  bool huge_pages = false;           // -thp
+  bool defer_experts = false;        // do not touch mapped expert weights at load
+  bool prefetch_experts = false;     // read mapped expert weights ahead in the background
+  int prefetch_threads = 0;          // 0 = choose
+  bool list_devices = false;         // --list-devices: print and end
+  bool offline = false;              // no network
+  Tristate dry_run = Tristate::off;  // on: print the plan as a table, automatic: as JSON
+  std::vector<MetadataOverride> overrides;
+};
+
+/// CPU threads. The batch fields follow the generation fields when they are not given.
+struct ThreadSettings {
+  int n_threads = -1;        // <= 0: physical cores
+  int n_threads_batch = -1;  // <= 0: as n_threads
+  std::vector<int> cpus;     // -C, -Cr: affinity; empty = not restricted
+  std::vector<int> cpus_batch;
+  bool strict = false;  // one thread per CPU of the mask
+  bool strict_batch = false;
+  int priority = 0;  // -1 low ... 3 realtime
+  int priority_batch = 0;
+  int poll = 50;  // 0 sleeps, 100 spins
+  int poll_batch = 50;
+  NumaMode numa = NumaMode::off;
+};
+
+enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn };
+enum class Pooling : std::uint8_t { from_model, none, mean, cls, last, rank };
+
+/// Overrides of the model's rotary parameters; nothing = what the file says.
+struct RopeSettings {
+  RopeScaling scaling = RopeScaling::from_model;
+  std::optional<float> freq_base;
+  std::optional<float> freq_scale;  // --rope-scale N stores 1/N
+  std::optional<int> yarn_orig_ctx;
+  std::optional<float> yarn_ext_factor;
+  std::optional<float> yarn_attn_factor;
+  std::optional<float> yarn_beta_slow;
+  std::optional<float> yarn_beta_fast;
+};
+
+struct ContextSettings {
+  std::optional<int> n_ctx;       // tokens over all sequences; 0 or nothing = the model's training context
+  int n_batch = 2048;             // tokens per decode call
+  int n_ubatch = 512;             // tokens per step; never above n_batch
+  std::optional<int> n_parallel;  // sequences; nothing: 4 in the server, 1 elsewhere
+  Tristate flash_attention = Tristate::automatic;
+  bool graph_reuse = true;         // -no-gr rebuilds at every step
+  bool fused_moe = true;           // -no-fmoe
+  bool fused_up_gate = true;       // -no-fug
+  bool fused_mul_multiadd = true;  // -no-mmad
+  bool merge_qkv = false;          // -mqkv
+  bool merge_up_gate = false;      // -muge
+  int attention_max_mib = 256;     // -amb: bound of the K*Q intermediate without flash attention; 0 = none
+  bool device_sampling = true;     // -bs
+  bool perf = false;
+  bool embeddings = false;
+  Pooling pooling = Pooling::from_model;
+  RopeSettings rope;
+};
+
+struct CacheSettings {
+  ggml::DType type_k = ggml::DType::f16;
+  ggml::DType type_v = ggml::DType::f16;
+  bool unified = false;  // slots share one buffer; on by default when the number of slots was left open
+  bool unified_given = false;
+  bool swa_full = false;  // sliding-window layers keep the full context
+  bool context_shift = false;
+  int n_keep = 0;  // tokens kept on a context shift; -1 all
+};
+
+/// Which tensor goes where. On a machine without a GPU everything is on the CPU already; the rules are checked all the
+/// same.
+struct PlacementSettings {
+  std::optional<int> n_gpu_layers;                                // std::numeric_limits<int>::max() = all
+  std::vector<std::pair<std::string, std::string>> tensor_rules;  // -ot PATTERN=BUFFER, in the order given
+  bool cpu_moe = false;
+  int n_cpu_moe = 0;
+  std::vector<float> tensor_split;
+  int main_gpu = 0;
+  bool kv_offload = true;
+  bool op_offload = true;
+};
+
+/// The sampler chain: names in order ("top_k", "temperature", ...), and the numbers of each.
+struct SamplingSettings {
+  std::vector<std::string> samplers = {"penalties", "dry",   "top_n_sigma", "top_k",      "typ_p",
+                                       "top_p",     "min_p", "xtc",         "temperature"};
+  std::uint32_t seed = 0xFFFFFFFF;  // all ones = random
+  bool ignore_eos = false;
+  float temperature = 0.8F;
+  float dynatemp_range = 0.0F;
+  float dynatemp_exponent = 1.0F;
+  int top_k = 40;          // <= 0 off
+  float top_p = 0.95F;     // 1 off
+  float min_p = 0.05F;     // 0 off
+  float top_n_sigma = -1;  // <= 0 off
+  float typical_p = 1.0F;  // 1 off
+  float tfs_z = 1.0F;      // 1 off
+  float xtc_probability = 0.0F;
+  float xtc_threshold = 0.1F;
+  int penalty_last_n = 64;  // 0 off, -1 context
+  float repeat_penalty = 1.0F;
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  float dry_multiplier = 0.0F;
+  float dry_base = 1.75F;
+  int dry_allowed_length = 2;
+  int dry_penalty_last_n = 64;  // -1 context
+  std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
+  float adaptive_target = -1.0F;
+  float adaptive_decay = 0.9F;
+  int mirostat = 0;
+  float mirostat_lr = 0.1F;                                // eta
+  float mirostat_ent = 5.0F;                               // tau
+  std::vector<std::pair<std::int32_t, float>> logit_bias;  // token id, bias
+  std::vector<std::string>
+      given;  // the fields that the user set ("top_k"): the model file's defaults leave these alone
+
+  [[nodiscard]] bool is_given(const std::string& field) const {
+    for (const std::string& name : given)
+      if (name == field) return true;
+    return false;
+  }
+};
+
+enum class ReasoningFormat : std::uint8_t { automatic, none, deepseek, deepseek_legacy };
+
+struct ChatSettings {
+  bool jinja = true;
+  std::string chat_template;           // text or built-in name; empty = the model's (--chat-template-file is read here)
+  std::string template_kwargs = "{}";  // a JSON object, checked
+  ReasoningFormat reasoning_format = ReasoningFormat::automatic;
+  Tristate reasoning = Tristate::automatic;
+  bool prefill_assistant = true;
+  bool skip_parsing = false;
+  bool parallel_tool_calls = false;
+};
+
+struct ServerSettings {
+  std::string host = "127.0.0.1";
+  int port = 8080;  // 0 = any free port
+  bool reuse_port = false;
+  std::vector<std::string> aliases;
+  std::vector<std::string> tags;
+  std::vector<std::string> api_keys;  // --api-key and the lines of --api-key-file
+  int timeout_s = 3600;
+  int sse_ping_interval_s = 30;  // -1 off
+  int threads_http = -1;         // <= 0: max(slots + 4, cores - 1)
+  std::string api_prefix;
+  std::string static_path;  // --path
+  bool web_page = true;
+  std::string cors_origins = "*";
+  std::string cors_methods = "GET, POST, DELETE, OPTIONS";
+  std::string cors_headers = "*";
+  bool cors_credentials = true;
+  bool metrics = false;
+  bool props = false;  // POST /props
+  bool slots = true;   // GET /slots
+  bool continuous_batching = true;
+  float slot_similarity = 0.1F;  // -sps; 0 off
+  bool cache_prompt = true;
+  int cache_ram_mib = 8192;  // -1 no limit, 0 off
+  bool cache_idle_slots = true;
+};
+
+/// What llama-cli, llama-tokenize and the server's defaults share about the prompt.
+struct PromptSettings {
+  std::string prompt;  // -p, -f or -bf, escapes processed
+  bool prompt_given = false;
+  std::string system_prompt;
+  int n_predict = -1;  // -1 unlimited, -2 until the context is full
+  bool escape = true;
+  Tristate conversation = Tristate::automatic;
+  bool single_turn = false;
+  bool interactive = false;
+  bool interactive_first = false;
+  bool multiline_input = false;
+  std::string in_prefix;
+  std::string in_suffix;
+  bool in_prefix_bos = false;
+  std::vector<std::string> reverse_prompts;
+  bool display_prompt = true;
+  bool verbose_prompt = false;
+  bool show_timings = true;
+  bool special = false;  // print special tokens
+  bool simple_io = false;
+  Tristate color = Tristate::automatic;
+};
+
+struct TokenizeSettings {
+  bool ids = false;
+  bool from_stdin = false;
+  bool no_bos = false;
+  bool no_parse_special = false;
+  bool show_count = false;
+};
+
+enum class SweepFormat : std::uint8_t { markdown, jsonl };
+
+/// llama-sweep-bench (llama-bench has a grid parser of its own).
+struct BenchSettings {
+  int repetitions = 1;        // -nrep
+  bool warmup_batch = false;  // -wb
+  int stride = 1;             // --sweep-stride
+  bool memory = false;        // --sweep-memory
+  bool roofline = false;      // --roofline
+  SweepFormat format = SweepFormat::markdown;
+  std::string output_file;  // a clean copy of the table
+};
+
+struct LogSettings {
+  bool disabled = false;
+  std::string file;
+  Tristate colors = Tristate::automatic;  // automatic: on a terminal, unless NO_COLOR is set
+  std::optional<bool> prefix;             // level letter before each line
+  std::optional<bool> timestamps;
+  int verbosity = 3;        // 0 output, 1 error, 2 warning, 3 info, 4 trace, 5 debug
+  bool json = false;        // --log-format json
+  std::string prompts_dir;  // --log-prompts-dir
+};
+
+/// Everything one executable was told.
+struct Settings {
+  ModelSettings model;
+  ThreadSettings threads;
+  ContextSettings context;
+  CacheSettings cache;
+  PlacementSettings placement;
+  SamplingSettings sampling;
+  ChatSettings chat;
+  ServerSettings server;
+  PromptSettings prompt;
+  TokenizeSettings tokenize;
+  BenchSettings bench;
+  LogSettings log;
+};
+
+}  // namespace common
