@@ -2,11 +2,15 @@
 
 #include <cstdint>
 
+#include "ggml/id.h"
+
 namespace llama {
 
-/// A position in the vocabulary. A plain integer, because it travels through GGUF, JSON and index arithmetic
-/// everywhere.
 using Token = std::int32_t;
-inline constexpr Token kNoToken = -1;
+using LayerId = ggml::Id<struct LayerTag>;
+using SeqId = ggml::Id<struct SeqTag>;      // a sequence in the KV cache
+using BlockId = ggml::Id<struct BlockTag>;  // a KV block in a group's pool
+using GroupId = ggml::Id<struct GroupTag>;  // a KV group
+using ggml::DeviceId;
 
 }  // namespace llama

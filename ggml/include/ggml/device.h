@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ggml/graph.h"
+
+namespace ggml {
+
+/// Real sizes of a step; Programs read them when they run, so one Program serves every count up to its buckets.
+struct StepCounts {
+  int n_tokens = 0;
+  int n_outputs = 0;
+  int n_spans = 0;
+};
+
+/// The memory behind a graph's ports. Addresses are fixed at compile time; contents change from step to step.
+struct PortBinding {
+  PortId port;
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Sees observed tensors and tapped slots after the node that made them has run, on the submitting thread's device
+/// thread.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// `rows` are the real rows along the last axis; data is contiguous host memory valid during the call.
+  virtual void on_tensor(const Tensor& tensor, const void* data, std::int64_t rows) = 0;
+  /// The f32 input rows [K, n] of a projection, with the expert each row went to (empty for dense weights).
+  virtual void on_slot(const Weight& weight, std::span<const float> rows, std::span<const std::int32_t> experts) = 0;
+};
+
+/// A block of device memory. Owned by whoever asked for it.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  [[nodiscard]] virtual std::byte* data() noexcept = 0;
+  [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
+  [[nodiscard]] virtual BufferKind kind() const noexcept = 0;
+};
+
+/// Marks the end of submitted work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// Blocks until the work is done; throws what the work threw (DeviceError, Error(cancelled)).
+  virtual void wait() = 0;
+  [[nodiscard]] virtual bool ready() = 0;
+};
+
+/// Asked between nodes of long work; true ends the step with Error(cancelled).
+struct StopToken {
+  bool (*stop)(void*) = nullptr;
+  void* user = nullptr;
+};
+
+/// A compiled graph: kernels chosen, arguments bound. Belongs to the Executor that made it.
+class Program {
+ public:
+  virtual ~Program() = default;
+  [[nodiscard]] virtual const MemoryPlan& memory() const noexcept = 0;
+  /// Per node: its op, and "native" or "decomposed" with the reason; for logs and tests.
+  [[nodiscard]] virtual std::vector<std::string> describe() const = 0;
+};
+
+struct CompileOptions {
+  Observer* observer = nullptr;
+  bool decompose_all = false;  // run primitives only (tests)
+};
+
+/// Runs graphs on one device. One submitting thread at a time.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  /// Bytes of arena that `graph` needs.
+  [[nodiscard]] virtual std::size_t arena_bytes(const Graph& graph, const CompileOptions& options) = 0;
+  /// Chooses kernels and binds addresses. All Programs that share an arena must not run at the same time. Throws Error
+  /// when a port is unbound or too small.
+  virtual std::unique_ptr<Program> compile(const Graph& graph, std::span<const PortBinding> ports, Buffer& arena,
+                                           const CompileOptions& options) = 0;
+  virtual std::unique_ptr<Event> submit(Program& program, const StepCounts& counts, const StopToken& stop) = 0;
+  /// submit and wait without an Event (the path of a token allocates nothing).
+  virtual void run(Program& program, const StepCounts& counts, const StopToken& stop) = 0;
+};
+
+struct DeviceMemory {
+  std::uint64_t total = 0, free = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;         // "CPU", "CUDA0"
+  [[nodiscard]] virtual const std::string& description() const noexcept = 0;  // the processor's own name
+  [[nodiscard]] virtual DeviceMemory memory() const = 0;
+  /// Throws DeviceError naming device, bytes wanted and free, and what to change.
+  virtual std::unique_ptr<Buffer> allocate(std::size_t bytes, BufferKind kind) = 0;
+  virtual std::unique_ptr<Executor> make_executor() = 0;
+};
+
+}  // namespace ggml

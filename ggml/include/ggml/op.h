@@ -1,0 +1,191 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <variant>
+
+#include "ggml/kv_layout.h"
+#include "ggml/tensor.h"
+
+/// Parameters of the ops. A node's sources, slots and results are positional; each struct documents their order.
+/// `T` is the token bucket (the capacity), the real number of rows is a run-time input.
+namespace ggml {
+
+enum class NormKind : std::uint8_t { rms, layer, l2 };
+enum class Activation : std::uint8_t { none, silu, gelu, relu2, sigmoid, softplus, swiglu_oai };
+enum class RopeLayout : std::uint8_t { none, norm, neox };
+enum class WindowKind : std::uint8_t { none, standard, chunked, symmetric };
+enum class Gating : std::uint8_t { softmax, sigmoid, softmax_selected, sqrt_softplus };
+
+/// Token ids to rows. src: ids [T] i32. slot 0: table [n_embd, n_vocab]. dst: [n_embd, T] = row * scale.
+struct EmbedParams {
+  float scale = 1.0f;
+};
+
+/// Normalisation with optional residual add: s = x + residual; y = norm(s) * weight + bias.
+/// src: x [n, ..., T], residual (same shape) or none. slot 0 (when has_weight): weight in `weight`, bias in `bias`.
+/// dst: y, and s when a residual is given. Norms run over axis 0 (`n`), so a per-head norm is a norm of [head_dim,
+/// n_head, T].
+struct NormParams {
+  NormKind kind = NormKind::rms;
+  float eps = 1e-5f;
+  bool has_weight = true;
+};
+
+/// y = scale * (W x) + bias. src: x [K, T]. slot 0: W [K, N]. dst: [N, T].
+struct LinearParams {};
+
+/// Query, key and value projections of one layer, with optional per-head or full-row norms of q and k.
+/// src: x [n_embd, T]. slots: {q, k, v} or {fused qkv: rows Q, K, V}; then {q_norm, k_norm} weights if has_qk_norm.
+/// dst: q [dk, n_head, T], k [dk, n_head_kv, T], v [dv, n_head_kv, T].
+struct QkvParams {
+  int n_head = 0;
+  int n_head_kv = 0;
+  int dk = 0;
+  int dv = 0;
+  bool fused = false;
+  bool has_qk_norm = false;
+  bool norm_full_row = false;  // normalise all heads as one vector instead of each head
+  float norm_eps = 1e-6f;
+  float clamp = 0.0f;  // > 0: clamp q, k, v to +-clamp after the bias
+};
+
+/// Rotary position embedding (arXiv:2104.09864) with YaRN (arXiv:2309.00071) scaling of the angles.
+/// src: positions [T] i32, then factors [n_rot/2] f32 (weight) when has_factors, then the tensors [d, heads, T] to
+/// rotate. dst: as many tensors. `rotate` is the same for exactly one tensor.
+struct RopeParams {
+  RopeLayout layout = RopeLayout::norm;
+  int n_rot = 0;
+  float base = 10000.0f;
+  float freq_scale = 1.0f;
+  float ext_factor = 0.0f;
+  float attn_factor = 1.0f;
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  int n_ctx_orig = 0;
+  bool has_factors = false;
+};
+
+/// Appends k and v to the cache, then softmax(scale * q k^T) v over the cells each row may see (FlashAttention,
+/// arXiv:2205.14135). src: q [dk, n_head, T], k [dk, n_head_kv, T], v [dv, n_head_kv, T], pool (state: base of this
+/// layer's blocks, u8 as i32),
+///      spans [8, n_spans] i32 (AttnSpan), block_table [capacity] i32. slot 0 (when has_sinks): sinks [n_head] f32.
+/// dst: [dv * n_head, T]. Rows outside all spans are not written. A row that sees no cell gives zeros.
+/// Causality is by cell: a row at cell c sees cells <= c (all cells of its sequence when not causal).
+struct AttentionParams {
+  KvLayout kv;
+  int n_head = 0;
+  float scale = 1.0f;
+  float softcap = 0.0f;  // 0: off
+  bool causal = true;
+  bool has_sinks = false;
+  bool flash = true;  // false: the checked decomposition (kv_append + attn_dense)
+  WindowKind window_kind = WindowKind::none;
+  int window = 0;
+  float max_alibi_bias = 0.0f;
+};
+
+/// Feed-forward. src: x [n_embd, T]. slots: gated: {gate, up, down}; fused_gate_up: {gate_up, down}; else {up, down}.
+/// dst: [n_embd, T] = down(act(gate x) * (up x)) or down(act(up x)).
+struct FfnParams {
+  Activation act = Activation::silu;
+  bool gated = true;
+  bool fused_gate_up = false;
+  float limit = 0.0f;  // > 0: SwiGLU-limited
+};
+
+/// Chooses the experts of each token and their weights.
+/// src: x [n_embd, T]. slots: {router [n_embd, n_expert]}, then {selection bias in `weight`: [n_expert] f32} when
+/// has_selection_bias. dst: ids [n_used, T] i32 by falling score (ties to the lower id), weights [n_used, T] f32.
+struct MoeRouteParams {
+  int n_expert = 0;
+  int n_used = 0;
+  Gating gating = Gating::softmax;
+  bool has_selection_bias = false;
+  bool normalise = false;
+  float scale = 1.0f;
+  int n_groups = 1;
+  int n_groups_used = 1;
+};
+
+/// Sum over the chosen experts of weight * FFN_e(x). An id of -1 is skipped and reads nothing; experts outside
+/// [expert_begin, expert_end) count as -1, so that two devices can each give a partial sum.
+/// src: x [n_embd, T], ids [n_used, T] i32, weights [n_used, T] f32. slots: {gate, up, down} stacks [.., .., n_expert],
+/// or {gate_up, down}. dst: [n_embd, T].
+struct MoeFfnParams {
+  int n_expert = 0;
+  int n_used = 0;
+  Activation act = Activation::silu;
+  bool gated = true;
+  bool fused_gate_up = false;
+  bool weight_on_input = false;  // llama4: the weight multiplies x instead of the result
+  float limit = 0.0f;
+  int expert_begin = 0;
+  int expert_end = 0;  // 0: all
+};
+
+/// The sampler chain. src: logits [n_vocab, n_outputs], rows (SampleRow) [sizeof/4, n] i32, adjust (SampleAdjust) [3,
+/// n] i32, masks [ceil(n_vocab/32), n] i32. dst: results (SampleResult) [sizeof/4, n] i32.
+struct SampleParams {};
+
+struct GetRowsParams {};  // src: table or activation [n, rows], ids [m] i32. dst [n, m] f32.
+struct QuantiseActParams {
+  ActType act = ActType::f32;  // src x -> dst of the same shape, f32 values after rounding to the form
+};
+struct MulMatParams {};    // src: W [K, N], x [K, T]. dst [N, T]
+struct MulMatIdParams {};  // src: W [K, N, n_expert], x [K, 1 or n_used, T], ids [n_used, T]. dst [N, n_used, T]
+struct NormaliseParams {
+  NormKind kind = NormKind::rms;
+  float eps = 1e-5f;
+};
+struct BinaryParams {};
+enum class UnaryKind : std::uint8_t { scale, softcap, clamp, activation };
+struct UnaryParams {
+  UnaryKind kind = UnaryKind::scale;
+  Activation act = Activation::none;
+  float a = 1.0f;  // factor, cap or bound
+};
+struct GatedParams {
+  Activation act = Activation::silu;
+  float limit = 0.0f;
+};
+struct SoftmaxParams {};
+struct TopKParams {
+  int k = 0;
+  int n_groups = 1;
+  int n_groups_used = 1;
+};
+struct GatherParams {
+  bool normalise = false;  // divide by max(sum, 6.103515625e-5)
+  bool softmax = false;    // softmax over the gathered values
+  float scale = 1.0f;
+};
+struct KvAppendParams {
+  KvLayout kv;
+};
+struct WeightedSumParams {
+  int expert_begin = 0;
+  int expert_end = 0;
+};
+struct CopyParams {};
+
+enum class Op : std::uint8_t {
+#define OP(id, Params) id,
+#include "../../src/core/ops/ops.def"
+#undef OP
+};
+
+inline constexpr int kOpCount = 0
+#define OP(id, Params) +1
+#include "../../src/core/ops/ops.def"
+#undef OP
+    ;
+
+using OpParams = std::variant<EmbedParams, NormParams, LinearParams, QkvParams, RopeParams, AttentionParams, FfnParams,
+                              MoeRouteParams, MoeFfnParams, SampleParams, GetRowsParams, QuantiseActParams,
+                              MulMatParams, MulMatIdParams, NormaliseParams, BinaryParams, UnaryParams, GatedParams,
+                              SoftmaxParams, TopKParams, GatherParams, KvAppendParams, WeightedSumParams, CopyParams>;
+
+[[nodiscard]] const char* op_name(Op op) noexcept;
+
+}  // namespace ggml

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ggml/device.h"
+#include "llama/model.h"
+#include "llama/sampler.h"
+#include "llama/types.h"
+
+namespace llama {
+
+struct ContextParams {
+  int n_ctx = 4096;    // cells in all for all sequences together; 0: the model's training context
+  int n_batch = 2048;  // tokens a submit may carry
+  int n_ubatch = 512;  // tokens computed at a time
+  int n_seq_max = 1;   // sequences alive at a time
+  ggml::DType k_type = ggml::DType::f16;
+  ggml::DType v_type = ggml::DType::f16;
+  bool flash_attention = true;  // false: the checked decomposition; a quantised V is then refused
+  bool reuse_graphs = true;     // false (-no-gr): build and compile every step anew, for comparison
+  // RoPE overrides; nullopt: the model's own.
+  std::optional<float> rope_freq_base, rope_freq_scale, yarn_ext_factor, yarn_attn_factor, yarn_beta_fast,
+      yarn_beta_slow;
+  std::optional<int> yarn_orig_ctx;
+  std::optional<std::string> rope_scaling;  // none, linear, yarn
+  ggml::Observer* observer = nullptr;       // imatrix, dumps; named tensors are observed when set
+};
+
+enum class Outputs : std::uint8_t { none, last, all };
+
+/// New tokens of one sequence. They continue at the sequence's present length.
+struct StepSequence {
+  SeqId seq;
+  std::span<const Token> tokens;
+  Outputs outputs = Outputs::last;
+  Sampler* sampler = nullptr;  // set: sample the last row; else logits are returned
+};
+
+/// One unit of work: decode rows of some sequences beside prompt chunks of others.
+struct Step {
+  std::span<const StepSequence> sequences;
+};
+
+/// Names a submitted step. Tickets are collected in order.
+struct Ticket {
+  std::uint64_t number = 0;
+};
+
+/// Results of one step, valid until the next collect().
+struct StepResult {
+  struct Sequence {
+    SeqId seq;
+    std::span<const float> logits;  // [n_vocab, n_outputs], empty when sampled
+    int n_outputs = 0;
+    std::optional<SampledToken> sampled;  // when a sampler was given
+  };
+  std::vector<Sequence> sequences;  // as in the step
+};
+
+struct ContextStats {
+  std::uint64_t graph_builds = 0;  // graphs built and compiled; flat while decoding
+  std::uint64_t steps = 0;
+  std::uint64_t tokens = 0;
+  double weight_bytes = 0;  // bytes of weights and KV that the last step had to read
+  double kv_bytes = 0;
+  std::uint64_t kv_total_bytes = 0, arena_bytes = 0;
+  int kv_blocks_total = 0, kv_blocks_used = 0;
+};
+
+/// Evaluates steps of one model on one device. Thread-compatible: one thread (the engine's loop) at a time.
+class Context {
+ public:
+  /// Throws Error(out_of_memory) with wanted and free bytes, Error(invalid_argument) naming the setting.
+  Context(const Model& model, ggml::Device& device, const ContextParams& params);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] const ContextParams& params() const;  // as resolved: n_ctx rounded to blocks
+  [[nodiscard]] const Model& model() const;
+  [[nodiscard]] const ContextStats& stats() const;
+
+  // Sequences.
+  /// A new empty sequence. Throws Error(unavailable) beyond n_seq_max.
+  SeqId create_sequence();
+  void remove_sequence(SeqId seq);
+  [[nodiscard]] int length(SeqId seq) const;
+  /// Cuts a sequence to its first `n_tokens` cells. Pre: possible (see resume_point).
+  void truncate(SeqId seq, int n_tokens);
+  /// The largest n <= n_tokens to which the sequence can be cut and continued (windows and recurrent state may have
+  /// forgotten more).
+  [[nodiscard]] int resume_point(SeqId seq, int n_tokens) const;
+  /// Makes `dst` (empty) share the first `n_tokens` cells of `src`; sharing is by token, blocks are copied on write.
+  void share_prefix(SeqId dst, SeqId src, int n_tokens);
+  /// Drops cells [begin, begin + n) and moves the later ones up, re-rotating their keys (context shift). Throws
+  /// Error(unsupported) where that has no meaning.
+  void shift(SeqId seq, int begin, int n);
+  /// Whether `n_tokens` more cells for this sequence fit now.
+  [[nodiscard]] bool can_append(SeqId seq, int n_tokens) const;
+  /// Asserts the invariants of blocks, tables and reference counts (tests; the engine when idle).
+  void check_integrity() const;
+
+  // Work.
+  /// Checks the step and starts it. Throws Error: exceeds_limit (more than n_batch tokens, no free cells: nothing was
+  /// changed), invalid_argument (token outside the vocabulary, unknown sequence). On success the sequences have grown.
+  Ticket submit(const Step& step, const ggml::StopToken& stop = {});
+  /// Waits for the step; throws what it threw (then its sequences are back at their old length).
+  const StepResult& collect(Ticket ticket);
+  const StepResult& run(const Step& step, const ggml::StopToken& stop = {}) { return collect(submit(step, stop)); }
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace llama

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ggml/device.h"
+#include "ggml/gguf.h"
+#include "llama/types.h"
+#include "llama/vocab.h"
+
+namespace llama {
+
+enum class LoadMode : std::uint8_t { mmap, read, direct_io };
+
+/// --override-kv KEY=TYPE:VALUE, applied to the metadata before anything reads it.
+struct KvOverride {
+  std::string key;
+  std::string type;  // int, float, bool, str
+  std::string value;
+};
+
+struct ModelParams {
+  std::string path;
+  LoadMode load_mode = LoadMode::mmap;
+  bool lock_memory = false;    // --mlock
+  bool check_tensors = false;  // --check-tensors: refuse NaN and infinite scales
+  bool vocab_only = false;
+  std::vector<KvOverride> kv_overrides;
+};
+
+/// Called from the loading thread with the bytes loaded so far; false cancels (Error cancelled).
+using LoadProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
+
+struct Hparams;       // src/model/hparams.h
+struct ModelWeights;  // src/model/weights.h: layers' ggml::Weight by role
+
+/// What a user may want to know about a model (/props, /v1/models, logs).
+struct ModelInfo {
+  std::string architecture;  // "qwen3moe"
+  std::string name;          // general.name, may be empty
+  std::string size_label;    // "30B.A3B", from the parameter counts
+  std::string file_type;     // "Q4_K - Medium"
+  std::uint64_t n_params = 0;
+  std::uint64_t file_bytes = 0;  // of all tensors
+  int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0;
+};
+
+/// A loaded model: vocabulary, hyper-parameters, weights. Immutable after load(); shared by any number of Contexts on
+/// one device.
+class Model {
+ public:
+  /// Throws Error (invalid_file lists every problem with a tensor or key, expected and found; unsupported names the
+  /// known families).
+  static std::unique_ptr<Model> load(const ModelParams& params, ggml::Device& cpu, const LoadProgress& progress);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] const ModelInfo& info() const;
+  [[nodiscard]] const Vocab& vocab() const;
+  [[nodiscard]] const ggml::gguf::Metadata& metadata() const;  // chat templates, sampling defaults
+  [[nodiscard]] const Hparams& hparams() const;
+  [[nodiscard]] const ModelWeights& weights() const;
+
+ private:
+  Model();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Names of the architectures that load, in the order of families.def.
+[[nodiscard]] std::vector<std::string_view> known_architectures();
+
+}  // namespace llama
