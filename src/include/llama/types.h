@@ -11,6 +11,5 @@ using LayerId = ggml::Id<struct LayerTag>;
 using SeqId = ggml::Id<struct SeqTag>;      // a sequence in the KV cache
 using BlockId = ggml::Id<struct BlockTag>;  // a KV block in a group's pool
 using GroupId = ggml::Id<struct GroupTag>;  // a KV group
-using ggml::DeviceId;
 
 }  // namespace llama
