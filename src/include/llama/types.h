@@ -7,6 +7,7 @@
 namespace llama {
 
 using Token = std::int32_t;
+inline constexpr Token kNoToken = -1;
 using LayerId = ggml::Id<struct LayerTag>;
 using SeqId = ggml::Id<struct SeqTag>;      // a sequence in the KV cache
 using BlockId = ggml::Id<struct BlockTag>;  // a KV block in a group's pool
