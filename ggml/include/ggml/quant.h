@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "ggml/type.h"
+
+namespace ggml {
+
+/// f16 and bf16 conversions, rounding to nearest even; NaN stays NaN. Half denormals are kept.
+[[nodiscard]] std::uint16_t f32_to_f16(float value) noexcept;
+[[nodiscard]] float f16_to_f32(std::uint16_t bits) noexcept;
+[[nodiscard]] std::uint16_t f32_to_bf16(float value) noexcept;
+[[nodiscard]] float bf16_to_f32(std::uint16_t bits) noexcept;
+
+/// Whether dequantise_row() and quantise_row() know the type (i32, for instance, is no weight).
+[[nodiscard]] bool is_weight_type(DType type) noexcept;
+
+/// The plain reference: decodes one row of `k` weights with the spec's formulas, one rounding per operation.
+/// Pre: is_weight_type(type), k % block_weights == 0, row holds row_bytes(type, k), dst holds k.
+void dequantise_row(DType type, const std::byte* row, std::int64_t k, float* dst) noexcept;
+
+/// Encodes one row of `k` floats into row_bytes(type, k) bytes at `dst`.
+///
+/// importance [k]  f32 or empty: how much the square error of each column counts (an importance matrix' row). Without
+///                 it the simple types are exact (spec, 7.1) and the K types search (7.2). F32, F16, BF16 and Q8_0
+///                 ignore it.
+/// Deterministic; not fast (use the CPU kernels' tables for KV rows). Pre: as dequantise_row().
+void quantise_row(DType type, std::span<const float> src, std::span<const float> importance, std::byte* dst) noexcept;
+
+/// Where the data of a row is not sane: the index of the first block that holds a NaN or infinite scale (or value, for
+/// float types); nothing when there is none. What --check-tensors asks.
+[[nodiscard]] std::optional<std::int64_t> find_bad_block(DType type, const std::byte* row, std::int64_t k) noexcept;
+
+}  // namespace ggml
