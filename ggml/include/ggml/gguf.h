@@ -31,16 +31,26 @@ struct Array {
   [[nodiscard]] std::int64_t integer(std::size_t i) const;
 };
 
-/// One metadata value with its stored type.
+/// One metadata value with its stored type. Unsigned types hold uint64_t, signed ones int64_t, floats double.
 struct Value {
   ValueType type = ValueType::u8;
   std::variant<std::uint64_t, std::int64_t, double, bool, std::string, Array> data;
 };
 
+/// Hashes strings and views alike, so that look-ups by view allocate nothing.
+struct NameHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+};
+using NameIndex = std::unordered_map<std::string, std::size_t, NameHash, std::equal_to<>>;
+
 /// Key-value pairs in file order, with typed reads that name the key in their errors.
 class Metadata {
  public:
-  void set(std::string key, Value value);  // replaces an existing key in place
+  /// Replaces an existing key in place. Pre: value.data is the alternative that value.type asks for.
+  void set(std::string key, Value value);
+  /// Adds a new key; false, and nothing changed, when it exists.
+  [[nodiscard]] bool insert(std::string key, Value value);
   void set_string(std::string key, std::string value);
   void set_u32(std::string key, std::uint32_t value);
   void set_i32(std::string key, std::int32_t value);
@@ -68,7 +78,7 @@ class Metadata {
 
  private:
   std::vector<std::pair<std::string, Value>> entries_;
-  std::unordered_map<std::string, std::size_t> index_;
+  NameIndex index_;
 };
 
 struct TensorInfo {
@@ -95,6 +105,8 @@ class File {
   /// Reads and checks the headers of `path` and, when it is the first part of a split model, of all parts.
   /// Throws Error (invalid_file | unsupported | io | not_found) naming file, byte offset and cause.
   static File open(const std::string& path);
+  /// The same for a split model whose parts the caller lists, in order; their names may be anything.
+  static File open_parts(std::span<const std::string> paths);
   /// Parses one header from memory (fuzzing, tests); `name` stands for the path in messages.
   static File parse(std::span<const std::byte> bytes, const std::string& name);
 
@@ -106,9 +118,13 @@ class File {
 
  private:
   friend class Parser;
+  static File open_one(const std::string& path);
+  void append_part(File part, std::size_t number, std::int64_t n_parts);
+  void check_tensor_count() const;
+
   Metadata metadata_;
   std::vector<TensorInfo> tensors_;
-  std::unordered_map<std::string, std::size_t> tensor_index_;
+  NameIndex tensor_index_;
   std::vector<Shard> shards_;
 };
 
@@ -143,15 +159,23 @@ class Reader {
   /// Fills `dst` from `offset`; throws Error(io) naming file, offset and wanted bytes when the file ends early.
   void read(std::uint64_t offset, std::span<std::byte> dst) const;
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+  /// The mode in force: buffered after a fall-back.
+  [[nodiscard]] ReadMode mode() const noexcept { return mode_; }
 
  private:
+  void read_direct(std::uint64_t offset, std::span<std::byte> dst) const;
+
   std::string path_;
+  std::uint64_t file_bytes_ = 0;
   ReadMode mode_ = ReadMode::buffered;
   int fd_ = -1;
 };
 
 /// Writes one GGUF v3 file: metadata and tensor list first, then the data in order. The file appears under its final
-/// name only after finish(); until then it is `path` + ".part", removed if the writer dies early.
+/// name only after finish(); until then it is `path` + ".part", removed if the writer dies early or a write fails.
+/// Thread-compatible. Errors: io (what the operating system refused, with offset), invalid_argument (a name, shape or
+/// alignment that no reader would accept), internal (calls out of order).
 class Writer {
  public:
   explicit Writer(std::string path);
@@ -159,14 +183,18 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
-  Metadata metadata;
+  Metadata metadata;  // final when begin_data() is called; "general.alignment" (u32) is obeyed
   void add_tensor(std::string name, DType type, const Shape& shape);
-  /// Bytes the finished file will have.
+  /// Bytes the finished file will have, with the metadata and tensors of now.
   [[nodiscard]] std::uint64_t file_bytes() const;
   /// Writes header and tensor list; after it the tensors' data follow in the order they were added.
   void begin_data();
-  /// Appends data of the current tensor; may be called repeatedly until the tensor is full.
+  /// Appends data of the current tensor; may be called repeatedly until the tensor is full. A call never crosses from
+  /// one tensor into the next.
   void write(std::span<const std::byte> data);
+  /// Leaves the next `bytes` of the current tensor as a hole that reads as zeros and takes no space on disk.
+  void write_hole(std::uint64_t bytes);
+  /// Checks that every tensor is complete, pads the last and gives the file its name.
   void finish();
 
  private:
