@@ -52,8 +52,8 @@ struct Tensor {
   Rows rows = Rows::fixed;
   const Weight* weight = nullptr;  // role weight
   PortId port;                     // role port; or an activation that is to be written straight to this port
-  TensorId base;                   // role view: the tensor whose bytes it shows
-  std::int64_t offset_bytes = 0;   // role view
+  TensorId base;                   // role view: the tensor whose bytes it shows; never itself a view
+  std::int64_t offset_bytes = 0;   // role view; a view may be a source or a result of a node
   bool observed = false;           // never fused away; handed to the Observer after its node ran
 };
 

@@ -8,6 +8,7 @@
 #include "ggml/tensor.h"
 
 /// Parameters of the ops. A node's sources, slots and results are positional; each struct documents their order.
+/// Optional sources at the end of the order are left out. Norm weights, biases and scales are f32.
 /// `T` is the token bucket (the capacity), the real number of rows is a run-time input.
 namespace ggml {
 
@@ -23,9 +24,9 @@ struct EmbedParams {
 };
 
 /// Normalisation with optional residual add: s = x + residual; y = norm(s) * weight + bias.
-/// src: x [n, ..., T], residual (same shape) or none. slot 0 (when has_weight): weight in `weight`, bias in `bias`.
-/// dst: y, and s when a residual is given. Norms run over axis 0 (`n`), so a per-head norm is a norm of [head_dim,
-/// n_head, T].
+/// src: x [n, ..., T], then the residual (same shape) if there is one. slot 0 (when has_weight): weight in `weight`,
+/// bias in `bias`. dst: y, and s when a residual is given. Norms run over axis 0 (`n`), so a per-head norm is a norm of
+/// [head_dim, n_head, T].
 struct NormParams {
   NormKind kind = NormKind::rms;
   float eps = 1e-5f;
@@ -125,49 +126,85 @@ struct MoeFfnParams {
 };
 
 /// The sampler chain. src: logits [n_vocab, n_outputs], rows (SampleRow) [sizeof/4, n] i32, adjust (SampleAdjust) [3,
-/// n] i32, masks [ceil(n_vocab/32), n] i32. dst: results (SampleResult) [sizeof/4, n] i32.
+/// n] i32, masks [ceil(n_vocab/32), n] i32 (bit set: allowed; bit i of word w is token 32 w + i).
+/// dst: results (SampleResult) [sizeof/4, n] i32. A row whose logits_row is negative is not sampled (token -1).
 struct SampleParams {};
 
-struct GetRowsParams {};  // src: table or activation [n, rows], ids [m] i32. dst [n, m] f32.
+// Primitives. All values are f32 unless said otherwise, computed as if in exact arithmetic. Real rows only: rows beyond
+// the run-time count are neither read nor written. A primitive's result may be a *view* (Tensor::role view): then it
+// writes the bytes of the view's base. add, mul and unary may be given a result that lies on top of src[0] (the memory
+// plan does so when src[0] is not read again), so element i must be read before element i is written.
+
+/// src: table [n, rows] (weight of any type, or f32 activation), ids [m] or [m0, m1] i32. dst: [n, m(, m1)] f32.
+/// An id outside [0, rows) gives a row of zeros and reads nothing.
+struct GetRowsParams {};
+/// src: x. dst: the same shape, f32 values after rounding each row to the form (q8_0: blocks of 32, q8_k: of 256).
 struct QuantiseActParams {
-  ActType act = ActType::f32;  // src x -> dst of the same shape, f32 values after rounding to the form
+  ActType act = ActType::f32;
 };
-struct MulMatParams {};    // src: W [K, N], x [K, T]. dst [N, T]
-struct MulMatIdParams {};  // src: W [K, N, n_expert], x [K, 1 or n_used, T], ids [n_used, T]. dst [N, n_used, T]
+/// src: W [K, N], x [K, ...], and optionally tap [K, ...]. dst: [N, ...]. W may be a view of whole rows of a weight.
+/// With slots {W} marked tapped the Observer gets the rows of `tap` (x before its rounding; nothing else reads it).
+struct MulMatParams {};
+/// src: W [K, N, n_expert], x [K, 1 or n_used, T], ids [n_used, T] i32, and optionally tap (as in mul_mat).
+/// dst: [N, n_used, T]. An id outside [expert_begin, expert_end) gives a row of zeros and reads nothing.
+struct MulMatIdParams {
+  int expert_begin = 0;
+  int expert_end = 0;  // 0: all
+};
+/// src: x [n, ...]. dst: the same shape, each row normalised; no weight.
 struct NormaliseParams {
   NormKind kind = NormKind::rms;
   float eps = 1e-5f;
 };
+/// src: a, b (f32 activations or f32 weights). Each axis of the two is equal, or 1 in one of them and then repeated.
 struct BinaryParams {};
-enum class UnaryKind : std::uint8_t { scale, softcap, clamp, activation };
+enum class UnaryKind : std::uint8_t { scale, softcap, clamp, activation, sqrt };
+/// src: x. dst: the same shape: a x | a tanh(x / a) | min(max(x, -a), a) | act(x) | sqrt(x).
 struct UnaryParams {
   UnaryKind kind = UnaryKind::scale;
   Activation act = Activation::none;
   float a = 1.0f;  // factor, cap or bound
 };
+/// src: gate [F, ...], up [F, ...]; or gate_up [2 F, ...] whose first half is the gate. dst: [F, ...].
+/// act(gate) * up; limit > 0: min(silu(gate), limit) * clamp(up, -limit, limit); Activation::swiglu_oai: a = min(gate,
+/// 7), u = clamp(up, -7, 7), a sigmoid(1.702 a) (u + 1).
 struct GatedParams {
   Activation act = Activation::silu;
   float limit = 0.0f;
 };
+/// src: x [n, ...]. dst: softmax over axis 0.
 struct SoftmaxParams {};
+/// src: x [n, T]. dst: ids [k, T] i32 by falling value, ties to the lower id. n_groups > 1: groups of n / n_groups
+/// consecutive ids, scored by the sum of their two largest values; only the n_groups_used best take part (ties to the
+/// lower group).
 struct TopKParams {
   int k = 0;
   int n_groups = 1;
   int n_groups_used = 1;
 };
+/// src: x [n, T] or [n] (the same for each token), ids [k, T] i32. dst: [k, T] = x[ids], 0 for an id outside [0, n).
+/// In this order: softmax over the k values, normalise, scale.
 struct GatherParams {
   bool normalise = false;  // divide by max(sum, 6.103515625e-5)
   bool softmax = false;    // softmax over the gathered values
   float scale = 1.0f;
 };
+/// src: k [dk, n_head_kv, T], v [dv, n_head_kv, T], pool, spans, block_table (see AttentionParams). No dst.
+/// Values are rounded to the types of the layout; q8_0: d = amax / 127, q = round(x / d), d stored as f16.
 struct KvAppendParams {
   KvLayout kv;
 };
+/// src: y [N, n_used, T], ids [n_used, T] i32, and optionally weights [n_used, T] (else 1). dst: [N, T], the sum over
+/// the used experts inside [expert_begin, expert_end) (0: all) in the order of `ids`; ids of -1 are skipped.
 struct WeightedSumParams {
   int expert_begin = 0;
   int expert_end = 0;
 };
+/// src: x. dst: the same type and shape.
 struct CopyParams {};
+// rotate: src positions [T] i32, then factors [n_rot/2] when has_factors, then x [d, heads, T]; dst as x.
+// attn_dense: src q, pool, spans, block_table, slot 0 sinks; otherwise as attention without the append.
+// pick: as sample.
 
 enum class Op : std::uint8_t {
 #define OP(id, Params) id,
