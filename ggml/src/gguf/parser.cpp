@@ -13,8 +13,9 @@ namespace ggml::gguf {
 namespace {
 
 constexpr std::size_t kMaxTensorName = 63;
-// The smallest metadata entry: key of one byte (8 + 1), type (4), value (1).
-constexpr std::uint64_t kMinKeyBytes = 14;
+// The smallest metadata entry: key (8), type (4), value (1). A key has at least one byte more, but an empty one shall be
+// called that and not a wrong count.
+constexpr std::uint64_t kMinKeyBytes = 13;
 // The smallest tensor entry: name of one byte (8 + 1), dimension count (4), type (4), offset (8).
 constexpr std::uint64_t kMinTensorBytes = 25;
 constexpr std::uint64_t kMaxSigned = (std::uint64_t{1} << 63) - 1;
@@ -104,8 +105,8 @@ Parser::Counts Parser::read_header() {
   const std::uint64_t keys_at = in_.position();
   counts.keys = in_.number<std::uint64_t>("the metadata count");
   if (counts.tensors > in_.remaining() / kMinTensorBytes) {
-    in_.fail(tensors_at, strf("tensor count %llu (%lld signed) is more than the %llu bytes left can hold",
-                              ull(counts.tensors), static_cast<long long>(counts.tensors), ull(in_.remaining())));
+    in_.fail(tensors_at, strf("tensor count %llu is more than the %llu bytes left can hold", ull(counts.tensors),
+                              ull(in_.remaining())));
   }
   if (counts.keys > in_.remaining() / kMinKeyBytes) {
     in_.fail(keys_at, strf("metadata count %llu is more than the %llu bytes left can hold", ull(counts.keys),
