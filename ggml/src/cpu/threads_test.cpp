@@ -1,0 +1,110 @@
+#include "ggml/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "ggml/error.h"
+
+namespace ggml {
+namespace {
+
+TEST(ThreadPool, RunsTheTaskOnceOnEveryWorkerOfTheTeam) {
+  ThreadPool pool({.n_threads = 4});
+  for (int team_size = 1; team_size <= 4; ++team_size) {
+    std::vector<int> calls(4, 0);
+    auto body = [&](Team& team) noexcept {
+      EXPECT_EQ(team.size(), team_size);
+      calls[static_cast<std::size_t>(team.worker())] += 1;
+    };
+    pool.parallel(team_size, body);
+    for (int w = 0; w < 4; ++w) EXPECT_EQ(calls[static_cast<std::size_t>(w)], w < team_size ? 1 : 0);
+  }
+}
+
+TEST(ThreadPool, ChunksCoverTheRangeExactlyOnce) {
+  ThreadPool pool({.n_threads = 3});
+  for (const std::int64_t n : {0, 1, 7, 64, 1000}) {
+    for (const std::int64_t chunk : {1, 3, 64, 2000}) {
+      std::vector<int> hits(static_cast<std::size_t>(n), 0);
+      auto body = [&](Team& team) noexcept {
+        team.for_chunks(n, chunk, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) hits[static_cast<std::size_t>(i)] += 1;
+        });
+      };
+      pool.parallel(3, body);
+      EXPECT_TRUE(std::all_of(hits.begin(), hits.end(), [](int h) { return h == 1; })) << n << " by " << chunk;
+    }
+  }
+}
+
+// Each phase sums what all workers wrote in the phase before: a barrier that lets one worker pass early, a counter that
+// is not reset or a lost wake-up shows as a wrong sum or a hang. More threads than cores on purpose.
+TEST(ThreadPool, BarriersOrderPhasesUnderChangingTeamSizes) {
+  constexpr int kThreads = 6;
+  constexpr std::int64_t kItems = 97;
+  ThreadPool pool({.n_threads = kThreads, .poll = 1});
+  std::vector<std::int64_t> a(kItems), b(kItems);
+  for (int round = 0; round < 300; ++round) {
+    std::fill(a.begin(), a.end(), 1);
+    std::int64_t wrong = 0;
+    auto body = [&](Team& team) noexcept {
+      for (int phase = 0; phase < 5; ++phase) {
+        team.for_chunks(kItems, 4, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) {
+            b[static_cast<std::size_t>(i)] =
+                a[static_cast<std::size_t>(i)] + a[static_cast<std::size_t>(kItems - 1 - i)];
+          }
+        });
+        team.barrier();
+        team.for_chunks(kItems, 9, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) a[static_cast<std::size_t>(i)] = b[static_cast<std::size_t>(i)];
+        });
+        team.for_chunks(kItems, 5, [](std::int64_t, std::int64_t) {});
+        team.barrier();
+      }
+      if (team.worker() == 0) wrong = std::count_if(a.begin(), a.end(), [](std::int64_t v) { return v != 32; });
+    };
+    pool.parallel(1 + round % kThreads, body);
+    ASSERT_EQ(wrong, 0) << "round " << round;
+  }
+}
+
+TEST(ThreadPool, WakesWorkersThatWentToSleep) {
+  ThreadPool pool({.n_threads = 3, .poll = 0});
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> calls{0};
+    auto body = [&](Team&) noexcept { calls.fetch_add(1); };
+    pool.parallel(round % 2 == 0 ? 3 : 2, body);
+    EXPECT_EQ(calls.load(), round % 2 == 0 ? 3 : 2);
+  }
+}
+
+TEST(ThreadPool, EvenPartsCoverTheRange) {
+  ThreadPool pool({.n_threads = 3});
+  std::vector<int> hits(10, 0);
+  auto body = [&](Team& team) noexcept {
+    const Team::Range range = team.part(10);
+    for (std::int64_t i = range.begin; i < range.end; ++i) hits[static_cast<std::size_t>(i)] += 1;
+  };
+  pool.parallel(3, body);
+  EXPECT_EQ(std::count(hits.begin(), hits.end(), 1), 10);
+}
+
+TEST(ThreadPool, RefusesSizesAndCoresThatDoNotExist) {
+  EXPECT_THROW(ThreadPool({.n_threads = 0}), Error);
+  EXPECT_THROW(ThreadPool({.n_threads = ThreadPool::kMaxThreads + 1}), Error);
+  EXPECT_THROW(ThreadPool({.n_threads = 2, .poll = 101}), Error);
+  EXPECT_THROW(ThreadPool({.n_threads = 2, .affinity = {100000}}), Error);
+}
+
+TEST(ThreadPool, CountsAtLeastOnePhysicalCore) {
+  EXPECT_GE(physical_cores(), 1);
+}
+
+}  // namespace
+}  // namespace ggml
