@@ -1,0 +1,120 @@
+#include "common/setup/setup.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "common/args/environment.h"
+#include "common/log/log.h"
+#include "common/log/progress.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+
+namespace common {
+namespace {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+llama::KvOverride as_override(const MetadataOverride& given) {
+  switch (given.type) {
+    case MetadataOverride::Type::integer:
+      return {given.key, "int", std::to_string(given.integer)};
+    case MetadataOverride::Type::number:
+      return {given.key, "float", strf("%.17g", given.number)};
+    case MetadataOverride::Type::boolean:
+      return {given.key, "bool", given.boolean ? "true" : "false"};
+    case MetadataOverride::Type::text:
+      break;
+  }
+  return {given.key, "str", given.text};
+}
+
+llama::LoadMode as_load_mode(LoadMode mode) {
+  switch (mode) {
+    case LoadMode::read:
+      return llama::LoadMode::read;
+    case LoadMode::direct_io:
+      return llama::LoadMode::direct_io;
+    case LoadMode::mmap:
+      break;
+  }
+  return llama::LoadMode::mmap;
+}
+
+void copy_rope(const RopeSettings& rope, llama::ContextParams& params) {
+  params.rope_freq_base = rope.freq_base;
+  params.rope_freq_scale = rope.freq_scale;
+  params.yarn_ext_factor = rope.yarn_ext_factor;
+  params.yarn_attn_factor = rope.yarn_attn_factor;
+  params.yarn_beta_fast = rope.yarn_beta_fast;
+  params.yarn_beta_slow = rope.yarn_beta_slow;
+  params.yarn_orig_ctx = rope.yarn_orig_ctx;
+  if (rope.scaling == RopeScaling::none) params.rope_scaling = "none";
+  if (rope.scaling == RopeScaling::linear) params.rope_scaling = "linear";
+  if (rope.scaling == RopeScaling::yarn) params.rope_scaling = "yarn";
+}
+
+}  // namespace
+
+std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
+  ggml::CpuOptions options;
+  options.n_threads = std::max(0, settings.threads.n_threads);
+  options.n_threads_batch = std::max(0, settings.threads.n_threads_batch);
+  if (settings.threads.strict) options.affinity = settings.threads.cpus;
+  options.poll = settings.threads.poll;
+  options.isa = environment("GGML_CPU_ISA").value_or("");
+  return ggml::make_cpu_device(options);
+}
+
+std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device) {
+  if (settings.model.path.empty()) {
+    throw Error(ErrorCode::invalid_argument, "no model was given", "pass a GGUF file with -m FILE");
+  }
+  llama::ModelParams params;
+  params.path = settings.model.path;
+  params.load_mode = as_load_mode(settings.model.load_mode);
+  params.lock_memory = settings.model.lock_memory;
+  params.check_tensors = settings.model.check_tensors;
+  for (const MetadataOverride& given : settings.model.overrides) params.kv_overrides.push_back(as_override(given));
+
+  std::unique_ptr<Progress> progress;
+  return llama::Model::load(params, device, [&](std::uint64_t done, std::uint64_t total) {
+    if (progress == nullptr) {
+      progress = std::make_unique<Progress>("loading", static_cast<std::int64_t>(total), Progress::Unit::bytes);
+    }
+    progress->update(static_cast<std::int64_t>(done));
+    return true;
+  });
+}
+
+llama::ContextParams context_params(const Settings& settings, const llama::Model& model, int n_seq) {
+  llama::ContextParams params;
+  params.n_ctx = settings.context.n_ctx.value_or(0);
+  if (params.n_ctx <= 0) params.n_ctx = model.info().n_ctx_train;
+  params.n_batch = settings.context.n_batch;
+  params.n_ubatch = settings.context.n_ubatch;
+  params.n_seq_max = n_seq;
+  params.k_type = settings.cache.type_k;
+  params.v_type = settings.cache.type_v;
+  params.flash_attention = settings.context.flash_attention != Tristate::off;
+  params.reuse_graphs = settings.context.graph_reuse;
+  copy_rope(settings.context.rope, params);
+  return params;
+}
+
+void warm_up(llama::Context& context) {
+  const llama::Vocab& vocab = context.model().vocab();
+  const llama::Token first = vocab.special().bos != llama::kNoToken ? vocab.special().bos : 0;
+  const llama::SeqId seq = context.create_sequence();
+  const llama::StepSequence row{seq, {&first, 1}, llama::Outputs::last, nullptr};
+  context.run({{&row, 1}});
+  context.remove_sequence(seq);
+}
+
+std::string model_name(const Settings& settings) {
+  if (!settings.server.aliases.empty()) return settings.server.aliases.front();
+  return std::filesystem::path(settings.model.path).filename().string();
+}
+
+}  // namespace common

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/args/settings.h"
+#include "ggml/cpu.h"
+#include "llama/context.h"
+#include "llama/model.h"
+#include "llama/sampling.h"
+
+/// From what the user said to running objects: the same steps in every executable.
+namespace common {
+
+/// The CPU device with the threads, affinity and ISA level that were asked for. Throws Error (unknown or missing ISA
+/// level).
+[[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
+
+/// Loads the model of -m with a progress bar on stderr. Throws Error(invalid_argument) when no model was given.
+[[nodiscard]] std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device);
+
+/// Context parameters for `n_seq` sequences; an unset context size becomes the model's training context.
+[[nodiscard]] llama::ContextParams context_params(const Settings& settings, const llama::Model& model, int n_seq);
+
+/// The request defaults: the command line where it spoke, then the model file's general.sampling.*, then ours.
+/// Throws Error(unsupported) when a sampler that this version lacks is switched on.
+[[nodiscard]] llama::SamplingParams sampling_params(const SamplingSettings& settings, const llama::Model& model);
+
+/// Maps sampler names ("top_k", "temperature", ...) or a letter string to the chain. Names of samplers that only later
+/// versions have are left out: they are off unless a parameter of theirs says otherwise, which sampling_params() and
+/// the server refuse.
+[[nodiscard]] std::vector<llama::SamplerKind> sampler_chain(const std::vector<std::string>& names);
+[[nodiscard]] std::string_view sampler_name(llama::SamplerKind kind);
+/// The names that a letter string such as "edskypmxt" stands for; throws Error(invalid_argument) naming the letter.
+[[nodiscard]] std::vector<std::string> sampler_names_from_letters(std::string_view letters);
+
+/// One run of a short step, so that pages are mapped and caches are warm before anything is timed (--no-warmup skips
+/// it).
+void warm_up(llama::Context& context);
+
+/// The model's name for users: the first alias, else the file's name without its folder.
+[[nodiscard]] std::string model_name(const Settings& settings);
+
+}  // namespace common
