@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The plain form of each tensor type: what the tests and the scalar kernels trust. One constant per row of types.def.
+namespace ggml::quant {
+
+inline constexpr int kPiece = 256;  // weights that unpack() handles at once
+inline constexpr int kGroup = 16;   // the finest grain of scales over all types
+
+/// Up to 256 consecutive weights of a row, integers and scales apart:
+/// weight e = scale[e / 16] * code[e] + add[e / 16], two roundings.
+struct Piece {
+  std::int16_t code[kPiece];  // centred: what multiplies the scale
+  float scale[kPiece / kGroup];
+  float add[kPiece / kGroup];
+};
+
+struct WeightCodec {
+  /// Decodes `k` weights of a row. Null when the type is no weight.
+  void (*dequantise)(const std::byte* row, std::int64_t k, float* dst) noexcept = nullptr;
+  /// Encodes; `importance` is null or has k entries.
+  void (*quantise)(const float* src, const float* importance, std::int64_t k, std::byte* dst) noexcept = nullptr;
+  /// Index of the first block with a NaN or infinite scale, or -1.
+  std::int64_t (*find_bad)(const std::byte* row, std::int64_t k) noexcept = nullptr;
+  /// Weights [256 * piece, min(k, 256 * piece + 256)) of a row; returns how many. Null for the float types.
+  int (*unpack)(const std::byte* row, std::int64_t k, std::int64_t piece, Piece& out) noexcept = nullptr;
+};
+
+#define QTYPE(id, num, name, weights, bytes, header, rows, trailer, kv, act) extern const WeightCodec k_codec_##id;
+#include "types.def"
+#undef QTYPE
+
+/// The codec with the DType value `type`; never null.
+[[nodiscard]] const WeightCodec& codec(int type) noexcept;
+
+}  // namespace ggml::quant

@@ -1,0 +1,154 @@
+#include "ggml/quant.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "ggml/error.h"
+#include "quant/golden.h"
+
+namespace ggml {
+namespace {
+
+using golden::kCols;
+using golden::kRows;
+
+bool is_exact_type(DType type) {
+  return type_info(type).act != ActType::q8_k;
+}
+
+std::vector<std::byte> encode(DType type, const std::vector<float>& x, const std::vector<float>& importance) {
+  const std::size_t row = row_bytes(type, kCols);
+  std::vector<std::byte> out(row * kRows);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    quantise_row(type, {x.data() + r * kCols, kCols}, importance, out.data() + static_cast<std::size_t>(r) * row);
+  }
+  return out;
+}
+
+std::vector<float> decode(DType type, const std::vector<std::byte>& q) {
+  const std::size_t row = row_bytes(type, kCols);
+  std::vector<float> out(kRows * kCols);
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    dequantise_row(type, q.data() + static_cast<std::size_t>(r) * row, kCols, out.data() + r * kCols);
+  }
+  return out;
+}
+
+/// Root of the mean of w * (a - b)^2 over the mean of w, w per column or empty.
+double rms_error(const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& w) {
+  double sum = 0, weight = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double wi = w.empty() ? 1.0 : w[i % w.size()];
+    sum += wi * (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+    weight += wi;
+  }
+  return std::sqrt(sum / weight);
+}
+
+class GoldenType : public testing::TestWithParam<DType> {
+ protected:
+  std::string id() const { return std::string(type_info(GetParam()).id); }
+};
+
+TEST_P(GoldenType, DecodesToTheReferencesBits) {
+  for (const char* which : {"plain", "edge", "random"}) {
+    const std::string stem = id() + "." + which;
+    if (golden::expected(id(), which, "rmse").empty()) continue;
+    const auto q = golden::bytes(stem + ".q.npy");
+    const auto want = id() == "f32" ? golden::input(which == std::string("edge") ? "edge" : "main")
+                                    : golden::floats(stem + ".dq.npy");
+    const auto got = decode(GetParam(), q);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i]))
+          << stem << " element " << i << ": " << got[i] << " instead of " << want[i];
+    }
+  }
+}
+
+TEST_P(GoldenType, EncodesSimpleTypesToTheReferencesBytes) {
+  if (!is_exact_type(GetParam())) return;  // searched types are judged by their error
+  for (const char* which : {"plain", "edge"}) {
+    const auto want = golden::bytes(id() + "." + which + ".q.npy");
+    const auto got = encode(GetParam(), golden::input(which == std::string("edge") ? "edge" : "main"), {});
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << id() << " " << which << " byte " << i;
+  }
+}
+
+TEST_P(GoldenType, EncodesWithAtMostTheReferencesError) {
+  const auto x = golden::input("main");
+  const auto importance = golden::floats("importance.npy");
+  for (const char* which : {"plain", "imatrix"}) {
+    const bool weighted = which == std::string("imatrix");
+    const auto want = golden::expected(id(), which, "rmse");
+    ASSERT_EQ(want.size(), 2u);
+    const auto decoded = decode(GetParam(), encode(GetParam(), x, weighted ? importance : std::vector<float>{}));
+    RecordProperty(id() + std::string("_") + which, std::to_string(rms_error(decoded, x, {}) / want[0]));
+    EXPECT_LE(rms_error(decoded, x, {}), want[0] * 1.01 + 1e-12) << id() << " " << which;
+    EXPECT_LE(rms_error(decoded, x, importance), want[1] * 1.01 + 1e-12) << id() << " " << which << " weighted";
+  }
+}
+
+TEST_P(GoldenType, SurvivesHostileInput) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const float hostile : {0.0f, -0.0f, inf, -inf, nan, 3e38f, -3e38f, 1e-42f}) {
+    for (const bool everywhere : {true, false}) {
+      std::vector<float> x(kRows * kCols, everywhere ? hostile : 0.25f);
+      x[100] = hostile;
+      for (const std::vector<float>& importance : {std::vector<float>{}, std::vector<float>(kCols, 1.0f)}) {
+        const auto q = encode(GetParam(), x, importance);
+        EXPECT_EQ(decode(GetParam(), q).size(), x.size());
+      }
+    }
+  }
+}
+
+TEST_P(GoldenType, FindsTheBlockWithoutASaneScale) {
+  const TypeInfo& info = type_info(GetParam());
+  std::vector<float> x(kCols, 0.5f);
+  x[1] = -1.0f;
+  std::vector<std::byte> q(row_bytes(info.type, kCols));
+  quantise_row(info.type, x, {}, q.data());
+  EXPECT_FALSE(find_bad_block(info.type, q.data(), kCols).has_value());
+  // All bits set is a NaN in every field; the second block is the bad one.
+  std::memset(q.data() + info.block_bytes, 0xff, static_cast<std::size_t>(info.block_bytes));
+  EXPECT_EQ(find_bad_block(info.type, q.data(), kCols), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTypes, GoldenType, testing::ValuesIn(golden::types()),
+                         [](const auto& p) { return std::string(type_info(p.param).id); });
+
+TEST(Half, AllBitPatternsSurviveTheRoundTrip) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float value = f16_to_f32(half);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
+    } else {
+      ASSERT_EQ(f32_to_f16(value), half);
+    }
+  }
+}
+
+TEST(Half, RoundsTiesToEven) {
+  EXPECT_EQ(f32_to_f16(1.0f + 0x1p-11f), 0x3c00);      // between 1 and the next: down to even
+  EXPECT_EQ(f32_to_f16(1.0f + 3 * 0x1p-11f), 0x3c02);  // up to even
+  EXPECT_EQ(f32_to_f16(65519.0f), 0x7bff);             // the largest half
+  EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);             // a tie that becomes infinity
+  EXPECT_EQ(f32_to_f16(0x1p-25f), 0x0000);             // half of the smallest denormal
+  EXPECT_EQ(f32_to_f16(3 * 0x1p-26f), 0x0001);         // three quarters of it
+  EXPECT_EQ(f32_to_f16(-0.0f), 0x8000);
+  EXPECT_EQ(f32_to_f16(0x1.ffep-15f + 0x1p-26f), 0x0400);  // the largest denormal and a bit: the smallest normal
+  EXPECT_EQ(f32_to_bf16(1.0f + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(f32_to_bf16(1.0f + 3 * 0x1p-8f), 0x3f82);
+  EXPECT_TRUE(std::isnan(bf16_to_f32(f32_to_bf16(std::bit_cast<float>(0x7f800001u)))));
+}
+
+}  // namespace
+}  // namespace ggml
