@@ -15,8 +15,11 @@ if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
 endif()
 
+# Not under GCC: when the cold part of a function is empty, GCC 12 describes it with an unwind entry of length zero at
+# the address of the next function, and lld 14 then drops that function's real entry from the search table as a
+# duplicate. An exception thrown from there ends the process although it has a handler.
 find_program(TANDEM_LLD ld.lld)
-if(TANDEM_LLD)
+if(TANDEM_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   add_link_options(-fuse-ld=lld)
 endif()
 
