@@ -13,8 +13,8 @@ namespace ggml::gguf {
 namespace {
 
 constexpr std::size_t kMaxTensorName = 63;
-// The smallest metadata entry: key (8), type (4), value (1). A key has at least one byte more, but an empty one shall be
-// called that and not a wrong count.
+// The smallest metadata entry: key (8), type (4), value (1). A key has at least one byte more, but an empty one shall
+// be called that and not a wrong count.
 constexpr std::uint64_t kMinKeyBytes = 13;
 // The smallest tensor entry: name of one byte (8 + 1), dimension count (4), type (4), offset (8).
 constexpr std::uint64_t kMinTensorBytes = 25;
