@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ggml/op.h"
@@ -95,7 +96,9 @@ class GraphBuilder {
   TensorId port(PortId port, std::string name, DType type, const Shape& shape, Rows rows);
   /// Another shape over the same bytes. Pre: equal number of elements.
   TensorId reshape(TensorId src, const Shape& shape, std::string name);
-  /// Writes `tensor` to a port's memory instead of the arena; it is an output and never fused away.
+  /// Writes `tensor` to a port's memory instead of the arena; it is an output and never fused away. A tensor that has
+  /// no bytes of its own in the arena (a weight, a port, a part of another tensor, or one that has a port) is copied
+  /// there.
   void output(TensorId tensor, PortId port);
   void observe(TensorId tensor);
 
@@ -138,10 +141,16 @@ class GraphBuilder {
   [[nodiscard]] Graph take() { return std::move(graph_); }
 
  private:
+  TensorId append(Tensor tensor);
+  [[nodiscard]] TensorId add_one(Op op, OpParams params, std::vector<TensorId> src, std::span<const Slot> slots,
+                                 std::string name);
+
   Graph graph_;
+  std::unordered_map<const Weight*, TensorId> weights_;
 };
 
 /// Bytes read and written and arithmetic done by a node at its capacity, or at `tokens` real rows: weights count once.
+/// The cells that attention reads depend on the step and are not included: kv_bytes counts the new rows only.
 struct Cost {
   double weight_bytes = 0, act_bytes = 0, kv_bytes = 0, flops = 0;
 };
@@ -162,14 +171,21 @@ struct ShardRule {
 [[nodiscard]] Graph decompose(const Graph& graph, bool (*keep)(const Graph&, const Node&, const void* context),
                               const void* context);
 
+/// Every coarse node decomposed.
+[[nodiscard]] Graph decompose(const Graph& graph);
+
+inline constexpr std::size_t kNotInArena = SIZE_MAX;
+inline constexpr std::size_t kArenaAlignment = 64;
+
 /// Where each activation lies in one arena; lifetimes from first write to last read, offsets reused.
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;  // per TensorId; SIZE_MAX for tensors that are not in the arena
+  std::vector<std::size_t> offsets;  // per TensorId, a view's its own; SIZE_MAX for tensors that are not in the arena
   std::size_t arena_bytes = 0;
   std::size_t max_live_bytes = 0;  // lower bound: the greatest sum of bytes alive at one time
 };
 /// `scratch_bytes[i]` is the workspace node i needs while it runs (may be empty); its offsets follow in
-/// `scratch_offsets`.
+/// `scratch_offsets` (kNotInArena where none is needed). Offsets are multiples of kArenaAlignment. The result of an
+/// elementwise primitive (add, mul, unary) lies on top of src[0] where nobody reads src[0] later.
 [[nodiscard]] MemoryPlan plan_memory(const Graph& graph, std::span<const std::size_t> scratch_bytes,
                                      std::vector<std::size_t>& scratch_offsets);
 

@@ -24,6 +24,9 @@ struct KvLayout {
   int dk = 0;  // elements per key and head
   int dv = 0;  // elements per value and head; 0 = the group has no V plane
 
+  /// Whether heads of these sizes can be kept in these types: F32, F16, BF16, and Q8_0 when dims divide by 32.
+  [[nodiscard]] bool supported() const noexcept;
+  // Where each plane starts, in bytes from the start of the block.
   [[nodiscard]] std::size_t k_values() const noexcept { return 0; }
   [[nodiscard]] std::size_t k_scales() const noexcept;
   [[nodiscard]] std::size_t v_values() const noexcept;

@@ -1,0 +1,20 @@
+#include "cost.h"
+#include "shape_check.h"
+
+namespace ggml {
+
+namespace {
+
+namespace check = shape_check;
+
+std::vector<TensorDesc> shape(const OpInputs& in) {
+  check::expect_counts(in, 1, 1, 0);
+  const Tensor& x = check::values(in, 0, "x");
+  return {{DType::f32, x.shape, x.rows}};
+}
+
+}  // namespace
+
+const OpDef k_softmax{.name = "softmax", .shape = shape, .decompose = nullptr, .cost = cost::elementwise, .shard = {}};
+
+}  // namespace ggml
