@@ -1,0 +1,52 @@
+#include "model/blocks/gqa_attention.h"
+
+#include <cmath>
+#include <vector>
+
+#include "model/layer_builder.h"
+
+namespace llama {
+
+ggml::TensorId gqa_attention(LayerBuilder& b, ggml::TensorId x, const GqaAttentionCfg& cfg) {
+  const LayerHparams& layer = b.layer();
+  const LayerInputs& inputs = b.inputs();
+  ggml::GraphBuilder& graph = b.graph();
+
+  ggml::QkvParams projections;
+  projections.n_head = layer.n_head;
+  projections.n_head_kv = layer.n_head_kv;
+  projections.dk = layer.dk;
+  projections.dv = layer.dv;
+  projections.fused = b.has(Role::attn_qkv);
+  projections.has_qk_norm = cfg.qk_norm == QkNorm::per_head;
+  projections.norm_eps = b.hparams().norm_eps;
+  std::vector<ggml::Slot> slots;
+  if (projections.fused)
+    slots = {b.slot(Role::attn_qkv)};
+  else
+    slots = {b.slot(Role::attn_q), b.slot(Role::attn_k), b.slot(Role::attn_v)};
+  if (projections.has_qk_norm) {
+    slots.push_back(b.slot(Role::attn_q_norm));
+    slots.push_back(b.slot(Role::attn_k_norm));
+  }
+  ggml::GraphBuilder::Qkv qkv = graph.qkv(x, slots, projections, b.name("attn_qkv"));
+
+  if (inputs.rope.layout != ggml::RopeLayout::none) {
+    const ggml::TensorId factors =
+        inputs.rope_factors != nullptr ? graph.weight(*inputs.rope_factors) : ggml::TensorId{};
+    qkv = graph.rope_qk(qkv, inputs.positions, factors, inputs.rope, b.name("attn_rope"));
+  }
+
+  ggml::AttentionParams attention;
+  attention.kv = inputs.kv;
+  attention.n_head = layer.n_head;
+  attention.scale =
+      b.hparams().attention_scale > 0.0f ? b.hparams().attention_scale : 1.0f / std::sqrt(static_cast<float>(layer.dk));
+  attention.flash = inputs.flash;
+  attention.window_kind = layer.window_kind;
+  attention.window = layer.window;
+  const ggml::TensorId heads = graph.attention(qkv, inputs.attention, {}, attention, b.name("attn_heads"));
+  return b.linear(heads, Role::attn_output, "attn_out");
+}
+
+}  // namespace llama

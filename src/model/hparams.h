@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ggml/op.h"
+
+namespace llama {
+
+enum class RopeScaling : std::uint8_t { none, linear, yarn, longrope };
+
+/// Position embedding as the file describes it, before options of the command line (see rope.h).
+struct RopeHparams {
+  ggml::RopeLayout layout = ggml::RopeLayout::norm;
+  float base = 10000.0f;
+  float base_swa = 10000.0f;  // windowed layers
+  RopeScaling scaling = RopeScaling::linear;
+  float factor = 1.0f;                // context extension; the frequency scale is its inverse
+  bool scale_windowed_layers = true;  // false: windowed layers keep frequency scale 1
+  int n_ctx_orig = 0;
+  float attn_factor = 1.0f;
+  float yarn_log_multiplier = 0.0f;
+};
+
+/// What may differ from layer to layer.
+struct LayerHparams {
+  int n_head = 0;
+  int n_head_kv = 0;
+  int dk = 0;     // elements of a key (and query) head
+  int dv = 0;     // elements of a value head
+  int n_rot = 0;  // elements of a head that are rotated
+  int n_ff = 0;   // width of the dense feed-forward
+  ggml::WindowKind window_kind = ggml::WindowKind::none;
+  int window = 0;
+};
+
+struct ExpertHparams {
+  int count = 0;
+  int used = 0;
+  int n_ff = 0;  // width of one expert
+  int n_groups = 1;
+  int n_groups_used = 1;
+  ggml::Gating gating = ggml::Gating::softmax;
+  bool normalise = false;
+  float scale = 1.0f;
+};
+
+/// The hyper-parameters of one model, checked: every count is positive and small enough for an int, heads divide, and
+/// `layers` has one entry for each layer of the trunk.
+struct Hparams {
+  std::string arch;
+  int n_vocab = 0;
+  int n_ctx_train = 0;
+  int n_embd = 0;
+  int n_layer = 0;      // trunk
+  int n_layer_all = 0;  // with next-token-prediction blocks, which are not evaluated
+  float norm_eps = 1e-5f;
+  float embedding_scale = 1.0f;
+  float attention_scale = 0.0f;  // 0: 1 / sqrt(dk)
+  float final_softcap = 0.0f;    // 0: off
+  RopeHparams rope;
+  ExpertHparams experts;
+  std::vector<LayerHparams> layers;
+
+  [[nodiscard]] bool has_experts() const { return experts.count > 0; }
+};
+
+class KeyReader;
+
+/// Reads the keys that all families share (spec: generic keys) into `hparams`; problems are collected in the reader.
+/// `n_vocab` is the length of the token list, 0 when the file has none.
+void read_generic_hparams(KeyReader& keys, int n_vocab, Hparams& hparams);
+
+}  // namespace llama

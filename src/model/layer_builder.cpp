@@ -1,0 +1,73 @@
+#include "model/layer_builder.h"
+
+#include "ggml/error.h"
+
+namespace llama {
+
+using ggml::NormParams;
+using ggml::Slot;
+using ggml::TensorId;
+
+Slot make_slot(ggml::GraphBuilder& graph, const TensorWithParts& tensor) {
+  TANDEM_ASSERT(tensor.weight != nullptr, "a slot needs a weight; required tensors are checked when loading");
+  Slot slot;
+  slot.weight = graph.weight(*tensor.weight);
+  if (tensor.bias != nullptr) slot.bias = graph.weight(*tensor.bias);
+  if (tensor.scale != nullptr) slot.scale = graph.weight(*tensor.scale);
+  return slot;
+}
+
+LayerBuilder::LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights)
+    : graph_(graph), hparams_(hparams), layer_(layer), weights_(weights) {}
+
+std::string LayerBuilder::name(const char* stem) const {
+  return std::string(stem) + "-" + std::to_string(layer_.v);
+}
+
+Slot LayerBuilder::slot(Role role) {
+  return make_slot(graph_, weights_[role]);
+}
+
+TensorId LayerBuilder::norm(Role weight, const char* stem) {
+  const NormParams params{.kind = ggml::NormKind::rms, .eps = hparams_.norm_eps, .has_weight = true};
+  if (!pending_.valid()) return graph_.norm(x_, slot(weight), params, name(stem));
+  const auto [normed, sum] = graph_.add_norm(pending_, x_, slot(weight), params, name(stem));
+  renamed_.push_back({sum, pending_name_});
+  x_ = sum;
+  pending_ = TensorId{};
+  return normed;
+}
+
+TensorId LayerBuilder::branch_norm(TensorId x, Role weight, const char* stem) {
+  const NormParams params{.kind = ggml::NormKind::rms, .eps = hparams_.norm_eps, .has_weight = true};
+  return graph_.norm(x, slot(weight), params, name(stem));
+}
+
+void LayerBuilder::add(TensorId branch, const char* stem) {
+  x_ = sum();
+  pending_ = branch;
+  pending_name_ = name(stem);
+}
+
+TensorId LayerBuilder::sum() {
+  if (pending_.valid()) x_ = graph_.add(x_, pending_, pending_name_);
+  pending_ = TensorId{};
+  return x_;
+}
+
+void LayerBuilder::keep_output_rows() {
+  if (!inputs_.output_rows.valid()) return;
+  x_ = graph_.select_rows(sum(), inputs_.output_rows, name("output_rows"));
+}
+
+void LayerBuilder::continue_from(const LayerBuilder& previous) {
+  x_ = previous.x_;
+  pending_ = previous.pending_;
+  pending_name_ = previous.pending_name_;
+}
+
+TensorId LayerBuilder::linear(TensorId x, Role role, const char* stem) {
+  return graph_.linear(x, slot(role), name(stem));
+}
+
+}  // namespace llama

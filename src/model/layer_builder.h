@@ -1,0 +1,80 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ggml/graph.h"
+#include "llama/types.h"
+#include "model/hparams.h"
+#include "model/weights.h"
+
+namespace llama {
+
+/// What a layer needs beside its weights: the run-time inputs of the step and the settings of the context.
+struct LayerInputs {
+  ggml::TensorId positions;                       // [T] i32
+  ggml::GraphBuilder::AttentionInputs attention;  // pool of this layer, spans and block table of its group
+  ggml::TensorId output_rows;                     // [outputs] i32; valid: only these rows leave the layer
+  const ggml::Weight* rope_factors = nullptr;     // [n_rot / 2] f32
+  ggml::RopeParams rope;
+  ggml::KvLayout kv;
+  bool flash = true;
+};
+
+/// The residual stream and the vocabulary in which families describe one layer. Every node's name is a stem and the
+/// layer's number ("attn_norm-12"), the same in all families.
+class LayerBuilder {
+ public:
+  LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights);
+
+  void set_inputs(const LayerInputs& inputs) { inputs_ = inputs; }
+  void set_stream(ggml::TensorId x) { x_ = x; }
+
+  /// Norm of the residual stream: [n_embd, T]. Sums what was added before in the same node.
+  ggml::TensorId norm(Role weight, const char* stem);
+  /// Norm of a branch before it joins the stream (sandwich norms).
+  ggml::TensorId branch_norm(ggml::TensorId x, Role weight, const char* stem);
+  /// stream += branch. `stem` names the sum.
+  void add(ggml::TensorId branch, const char* stem);
+  /// From here on only the rows with outputs matter: nothing else reads the last layer's other rows. No effect in
+  /// other layers.
+  void keep_output_rows();
+  /// The stream as one tensor; the end of a segment.
+  ggml::TensorId sum();
+  /// Carries a pending sum over to the next layer of the segment.
+  void continue_from(const LayerBuilder& previous);
+
+  /// y = W x of the layer's weight `role`.
+  ggml::TensorId linear(ggml::TensorId x, Role role, const char* stem);
+  [[nodiscard]] ggml::Slot slot(Role role);
+  [[nodiscard]] bool has(Role role) const { return static_cast<bool>(weights_[role]); }
+  [[nodiscard]] std::string name(const char* stem) const;
+
+  [[nodiscard]] ggml::GraphBuilder& graph() { return graph_; }
+  [[nodiscard]] const Hparams& hparams() const { return hparams_; }
+  [[nodiscard]] const LayerHparams& layer() const { return hparams_.layers[static_cast<std::size_t>(layer_.v)]; }
+  [[nodiscard]] const LayerInputs& inputs() const { return inputs_; }
+
+  struct Renamed {
+    ggml::TensorId tensor;
+    std::string name;
+  };
+  /// Sums made inside norm nodes, with the names add() gave them; the caller renames them in the finished graph.
+  [[nodiscard]] const std::vector<Renamed>& renamed() const { return renamed_; }
+
+ private:
+  ggml::GraphBuilder& graph_;
+  const Hparams& hparams_;
+  LayerId layer_;
+  const TensorSet& weights_;
+  LayerInputs inputs_;
+  ggml::TensorId x_;        // the stream without `pending_`
+  ggml::TensorId pending_;  // a branch that the next norm or sum adds
+  std::string pending_name_;
+  std::vector<Renamed> renamed_;
+};
+
+/// The slot of a tensor with its companions.
+[[nodiscard]] ggml::Slot make_slot(ggml::GraphBuilder& graph, const TensorWithParts& tensor);
+
+}  // namespace llama

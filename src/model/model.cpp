@@ -1,0 +1,151 @@
+#include "llama/model.h"
+
+#include <optional>
+#include <utility>
+
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "model/family.h"
+#include "model/hparams.h"
+#include "model/key_reader.h"
+#include "model/kv_override.h"
+#include "model/model_text.h"
+#include "model/weight_loader.h"
+#include "model/weights.h"
+
+namespace llama {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+struct Model::Impl {
+  std::string path;
+  ModelInfo info;
+  ggml::gguf::Metadata metadata;
+  std::optional<Vocab> vocab;
+  Hparams hparams;
+  const Family* family = nullptr;
+  ModelWeights weights;
+};
+
+namespace {
+
+const Family& family_of(const ggml::gguf::Metadata& metadata, const std::string& path) {
+  const std::optional<std::string_view> arch = metadata.get_string("general.architecture");
+  if (!arch) throw Error(ErrorCode::invalid_file, path + ": the key general.architecture is missing");
+  if (const Family* family = find_family(*arch)) return *family;
+  std::string known;
+  for (const std::string_view name : family_names()) known += (known.empty() ? "" : ", ") + std::string(name);
+  throw Error(ErrorCode::unsupported,
+              path + ": architecture \"" + std::string(arch->substr(0, 64)) + "\" is not supported",
+              "supported are: " + known);
+}
+
+Hparams read_hparams(const ggml::gguf::Metadata& metadata, const Family& family, const std::string& path) {
+  KeyReader keys(metadata, std::string(family.arch), path);
+  const ggml::gguf::Array* tokens = metadata.get_array("tokenizer.ggml.tokens");
+  Hparams hparams;
+  hparams.arch = family.arch;
+  read_generic_hparams(keys, tokens != nullptr ? static_cast<int>(tokens->size()) : 0, hparams);
+  family.hparams(keys, hparams);
+  keys.finish();
+  return hparams;
+}
+
+void warn_unused(const std::vector<std::string>& names, const std::string& path) {
+  constexpr std::size_t kShown = 5;
+  if (names.empty()) return;
+  std::string list;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) list += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > kShown) list += ", ...";
+  ggml::logf(ggml::LogLevel::warn, "%s: %zu tensors are not used: %s", path.c_str(), names.size(), list.c_str());
+}
+
+/// Throws one Error with everything that is wrong with the file's tensors.
+SchemaMatch checked_tensors(const ggml::gguf::File& file, const Family& family, const Hparams& hparams,
+                            const std::string& path) {
+  SchemaMatch match = match_schema(file, family.tensors, hparams);
+  if (!match.problems.empty())
+    throw Error(ErrorCode::invalid_file, list_problems(path, match.problems),
+                "the file is damaged or was made for another version of its architecture");
+  warn_unused(match.unused, path);
+  return match;
+}
+
+ModelInfo describe(const ggml::gguf::File& file, const Hparams& hparams) {
+  ModelInfo info;
+  const ggml::gguf::Metadata& metadata = file.metadata();
+  info.architecture = hparams.arch;
+  info.name = metadata.get_string("general.name").value_or("");
+  std::uint64_t n_active = 0;
+  for (const ggml::gguf::TensorInfo& tensor : file.tensors()) {
+    const auto n = static_cast<std::uint64_t>(tensor.shape.elements());
+    const bool expert = tensor.name.find("_exps.") != std::string::npos && hparams.has_experts();
+    info.n_params += n;
+    info.file_bytes += tensor.bytes;
+    n_active += expert ? n / static_cast<std::uint64_t>(hparams.experts.count) *
+                             static_cast<std::uint64_t>(hparams.experts.used)
+                       : n;
+  }
+  info.size_label = size_label(info.n_params, n_active);
+  info.file_type = file_type_text(metadata.get_u32("general.file_type").value_or(0xFFFFu));
+  info.n_layer = hparams.n_layer;
+  info.n_embd = hparams.n_embd;
+  info.n_vocab = hparams.n_vocab;
+  info.n_ctx_train = hparams.n_ctx_train;
+  info.n_expert = hparams.experts.count;
+  info.n_expert_used = hparams.experts.used;
+  return info;
+}
+
+}  // namespace
+
+Model::Model() : impl_(std::make_unique<Impl>()) {}
+Model::~Model() = default;
+
+std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& cpu, const LoadProgress& progress) {
+  std::unique_ptr<Model> model(new Model);
+  Impl& impl = *model->impl_;
+  impl.path = params.path;
+  ggml::gguf::File file = ggml::gguf::File::open(params.path);
+  apply_overrides(params.kv_overrides, file.metadata());
+  impl.family = &family_of(file.metadata(), params.path);
+  impl.hparams = read_hparams(file.metadata(), *impl.family, params.path);
+  impl.info = describe(file, impl.hparams);
+  impl.vocab.emplace(Vocab::load(file.metadata(), params.path));
+  if (!params.vocab_only) {
+    const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
+    impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
+    load_weights(file, match.found, params, cpu, progress, impl.weights);
+  }
+  impl.metadata = std::move(file.metadata());
+  const ModelInfo& info = impl.info;
+  ggml::logf(ggml::LogLevel::info, "model arch=%s size=%s type=\"%s\" params=%llu weight_bytes=%llu layers=%d",
+             info.architecture.c_str(), info.size_label.c_str(), info.file_type.c_str(),
+             static_cast<unsigned long long>(info.n_params), static_cast<unsigned long long>(info.file_bytes),
+             info.n_layer);
+  return model;
+}
+
+const ModelInfo& Model::info() const {
+  return impl_->info;
+}
+const Vocab& Model::vocab() const {
+  return *impl_->vocab;
+}
+const ggml::gguf::Metadata& Model::metadata() const {
+  return impl_->metadata;
+}
+const Hparams& Model::hparams() const {
+  return impl_->hparams;
+}
+const ModelWeights& Model::weights() const {
+  return impl_->weights;
+}
+
+std::vector<std::string_view> known_architectures() {
+  return family_names();
+}
+
+}  // namespace llama

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ggml/gguf.h"
+#include "model/hparams.h"
+#include "model/weights.h"
+
+namespace llama {
+
+/// Symbols of tensor shapes; each has a value for a given layer and a name that error messages show.
+enum class Dim : std::uint8_t {
+  none,  // the shape ends here
+  embd,
+  vocab,
+  q_rows,    // n_head * dk
+  k_rows,    // n_head_kv * dk
+  v_rows,    // n_head_kv * dv
+  qkv_rows,  // all three
+  attn_out,  // n_head * dv
+  dk,
+  half_rot,
+  ff,
+  experts,
+  expert_ff,
+  expert_ff2,  // gate and up fused
+};
+
+enum class Scope : std::uint8_t { global, layer };
+enum class Need : std::uint8_t { required, optional };
+enum class When : std::uint8_t { always, dense, moe };  // in which models the row exists
+enum class Bias : std::uint8_t { none, optional };      // whether a `.bias` of the last row dimension may exist
+
+/// One tensor that a family knows. The loader, the planner and file checks read the same rows.
+struct TensorRow {
+  Role role;
+  std::string_view name;  // without "blk.N." and ".weight"
+  Scope scope = Scope::layer;
+  std::array<Dim, 3> shape{};
+  Need need = Need::required;
+  When when = When::always;
+  Bias bias = Bias::none;
+  Role instead = Role::count;  // not looked for where this (fused) tensor was found; fused rows come first
+};
+
+/// One tensor of a file matched to its role.
+struct TensorMatch {
+  const ggml::gguf::TensorInfo* info = nullptr;
+  Role role = Role::count;
+  int layer = -1;  // -1: global
+  enum class Part : std::uint8_t { weight, bias, scale } part = Part::weight;
+};
+
+/// The outcome of holding a file against the rows of its family.
+struct SchemaMatch {
+  std::vector<TensorMatch> found;
+  std::vector<std::string> problems;  // missing, mis-shaped and mis-typed tensors: what was expected, what is there
+  std::vector<std::string> unused;    // names of tensors that no row asks for
+};
+
+[[nodiscard]] SchemaMatch match_schema(const ggml::gguf::File& file, std::span<const TensorRow> rows,
+                                       const Hparams& hparams);
+
+}  // namespace llama
