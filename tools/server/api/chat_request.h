@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "api/completion_request.h"
+
+namespace server {
+
+/// A chat request with its template applied: the prompt's text and the engine's request.
+struct ChatRequest {
+  CompletionRequest completion;
+  std::string prompt_text;
+};
+
+/// Reads the body of /v1/chat/completions. Throws Error: invalid_argument for malformed messages and fields,
+/// unsupported (with the reason) for what this version cannot do: tool calls, response formats, image and audio parts.
+[[nodiscard]] ChatRequest read_chat_request(const Fields& fields, const Service& service);
+
+/// The prompt's text alone (/apply-template).
+[[nodiscard]] std::string apply_chat_template(const Fields& fields, const Service& service);
+
+}  // namespace server

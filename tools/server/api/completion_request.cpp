@@ -1,0 +1,275 @@
+#include "api/completion_request.h"
+
+#include <cmath>
+#include <limits>
+
+#include "common/setup/setup.h"
+#include "ggml/log.h"
+
+namespace server {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+namespace {
+
+constexpr std::int64_t kIntMax = std::numeric_limits<int>::max();
+constexpr double kFloatMax = std::numeric_limits<float>::max();
+
+/// Fields whose function belongs to later versions: refused when they ask for something, ignored at their "off" value.
+void refuse_later_fields(const Fields& fields) {
+  const auto refuse = [](std::string_view name) {
+    throw Error(ErrorCode::unsupported,
+                strf("Field '%.*s': not available in this version", static_cast<int>(name.size()), name.data()),
+                "leave the field out");
+  };
+  for (const char* name : {"grammar", "json_schema"}) {
+    const Json* value = fields.find(name);
+    if (value != nullptr && !(value->is_string() && value->get<std::string>().empty())) refuse(name);
+  }
+  struct Off {
+    const char* name;
+    double off;  // asks for nothing at or below this value
+  };
+  for (const Off& row : {Off{"top_n_sigma", 0},
+                         {"xtc_probability", 0},
+                         {"dynatemp_range", 0},
+                         {"dry_multiplier", 0},
+                         {"mirostat", 0},
+                         {"adaptive_target", -1e-30}}) {
+    if (const auto value = fields.number(row.name, -kFloatMax, kFloatMax); value && *value > row.off) refuse(row.name);
+  }
+  if (const auto tfs = fields.number("tfs_z", 0, 1); tfs && *tfs != 1.0) refuse("tfs_z");
+  const Json* lora = fields.find("lora");
+  if (lora != nullptr && !(lora->is_array() && lora->empty())) refuse("lora");
+  if (const Json* breakers = fields.find("dry_sequence_breakers")) {
+    if (!breakers->is_array() || breakers->empty())
+      bad_field("dry_sequence_breakers", "a non-empty array of strings", *breakers);
+  }
+}
+
+void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
+  const Json* value = fields.find("samplers");
+  if (value == nullptr) return;
+  std::vector<std::string> names;
+  if (value->is_string()) {
+    names = common::sampler_names_from_letters(value->get<std::string>());
+  } else if (value->is_array()) {
+    for (const Json& name : *value) {
+      if (!name.is_string()) bad_field("samplers", "names of samplers", name);
+      names.push_back(name.get<std::string>());
+    }
+  } else {
+    bad_field("samplers", "an array of names or a string of letters", *value);
+  }
+  sampling.samplers = common::sampler_chain(names);
+}
+
+float read_bias(const Json& value) {
+  if (value.is_boolean() && !value.get<bool>()) return -std::numeric_limits<float>::infinity();
+  if (!value.is_number()) bad_field("logit_bias", "a number, or false for a token that must not appear", value);
+  return static_cast<float>(value.get<double>());
+}
+
+void add_bias(const Json& key, float bias, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
+  if (key.is_number_integer()) {
+    const auto token = key.get<std::int64_t>();
+    if (token < 0 || token >= vocab.n_tokens())
+      bad_field("logit_bias", strf("a token id below %d", vocab.n_tokens()), key);
+    sampling.logit_bias.emplace_back(static_cast<Token>(token), bias);
+  } else if (key.is_string()) {
+    for (const Token token : vocab.tokenize(key.get<std::string>(), {})) sampling.logit_bias.emplace_back(token, bias);
+  } else {
+    bad_field("logit_bias", "a token id or a string", key);
+  }
+}
+
+void read_logit_bias(const Fields& fields, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
+  const Json* value = fields.find("logit_bias");
+  if (value == nullptr) return;
+  if (value->is_array()) {
+    for (const Json& pair : *value) {
+      if (!pair.is_array() || pair.size() != 2) bad_field("logit_bias", "pairs [token, bias]", pair);
+      add_bias(pair[0], read_bias(pair[1]), vocab, sampling);
+    }
+  } else if (value->is_object()) {
+    for (const auto& [key, bias] : value->items()) {
+      const bool is_id = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
+      add_bias(is_id ? Json(std::stoll(key)) : Json(key), read_bias(bias), vocab, sampling);
+    }
+  } else {
+    bad_field("logit_bias", "an array of pairs or an object", *value);
+  }
+}
+
+void read_sampling(const Fields& fields, const Service& service, llama::SamplingParams& sampling) {
+  fields.read("temperature", sampling.temperature, -kFloatMax, kFloatMax);
+  fields.read("top_k", sampling.top_k, -1, kIntMax);
+  fields.read("top_p", sampling.top_p, 0, kFloatMax);
+  fields.read("min_p", sampling.min_p, 0, kFloatMax);
+  fields.read("typical_p", sampling.typical_p, 0, kFloatMax);
+  fields.read("repeat_last_n", sampling.penalty_last_n, -1, kIntMax);
+  fields.read("repeat_penalty", sampling.repeat_penalty, 0, kFloatMax);
+  fields.read("presence_penalty", sampling.presence_penalty, -kFloatMax, kFloatMax);
+  fields.read("frequency_penalty", sampling.frequency_penalty, -kFloatMax, kFloatMax);
+  fields.read("min_keep", sampling.min_keep, 0, kIntMax);
+  fields.read("ignore_eos", sampling.ignore_eos);
+  if (const auto seed =
+          fields.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
+    sampling.seed = static_cast<std::uint32_t>(*seed);  // -1 becomes the value that means random
+  }
+  read_samplers(fields, sampling);
+  read_logit_bias(fields, service.vocab(), sampling);
+}
+
+std::vector<std::string> read_strings(const Fields& fields, std::string_view name) {
+  const Json* value = fields.find(name);
+  if (value == nullptr) return {};
+  if (value->is_string()) return {value->get<std::string>()};
+  std::vector<std::string> strings;
+  if (!value->is_array()) bad_field(name, "a string or an array of strings", *value);
+  for (const Json& item : *value) {
+    if (!item.is_string()) bad_field(name, "strings", item);
+    strings.push_back(item.get<std::string>());
+  }
+  return strings;
+}
+
+/// A list of ids and strings is one prompt; a list that holds lists, objects or only strings is several.
+bool is_several_prompts(const Json& value) {
+  if (!value.is_array()) return false;
+  bool any_id = false;
+  for (const Json& item : value) {
+    if (item.is_array() || item.is_object()) return true;
+    any_id = any_id || item.is_number();
+  }
+  return !any_id;
+}
+
+}  // namespace
+
+int CompletionRequest::n_answers() const {
+  int n = 0;
+  for (const GenerateRequest& prompt : prompts) n += prompt.n_completions;
+  return n;
+}
+
+std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab, llama::TokenizeOptions options) {
+  if (prompt.is_string()) return vocab.tokenize(prompt.get<std::string>(), options);
+  if (prompt.is_object()) {
+    const auto text = prompt.find("prompt_string");
+    const auto data = prompt.find("multimodal_data");
+    if (data != prompt.end() && !(data->is_array() && data->empty())) {
+      throw Error(ErrorCode::invalid_argument, "this model takes no multimodal data: the server has no projector");
+    }
+    if (text != prompt.end() && text->is_string()) return vocab.tokenize(text->get<std::string>(), options);
+  }
+  if (!prompt.is_array()) bad_field("prompt", "a string, token ids, or an array of both", prompt);
+  std::vector<Token> tokens;
+  bool first = true;
+  for (const Json& item : prompt) {
+    if (item.is_string()) {
+      // Only a leading string gets the special tokens in front.
+      const std::vector<Token> part =
+          vocab.tokenize(item.get<std::string>(),
+                         {.add_special = options.add_special && first, .parse_special = options.parse_special});
+      tokens.insert(tokens.end(), part.begin(), part.end());
+    } else if (item.is_number_integer()) {
+      const auto id = item.get<std::int64_t>();
+      if (id < 0 || id >= vocab.n_tokens()) throw Error(ErrorCode::invalid_argument, "Prompt contains invalid tokens");
+      tokens.push_back(static_cast<Token>(id));
+    } else {
+      bad_field("prompt", "token ids and strings", item);
+    }
+    first = false;
+  }
+  return tokens;
+}
+
+Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service) {
+  const Json* value = fields.find(name);
+  if (value == nullptr)
+    throw Error(ErrorCode::invalid_argument,
+                strf("Field '%.*s': required", static_cast<int>(name.size()), name.data()));
+  Prompts prompts;
+  const auto add = [&](const Json& prompt) {
+    std::vector<Token> tokens = tokenize_mixed(prompt, service.vocab(), {.add_special = true, .parse_special = true});
+    if (tokens.empty() && prompt.is_array()) bad_field(name, "at least one token", prompt);
+    prompts.tokens.push_back(std::move(tokens));
+  };
+  if (is_several_prompts(*value)) {
+    if (value->empty()) bad_field(name, "at least one prompt", *value);
+    prompts.was_list = value->size() > 1;
+    for (const Json& prompt : *value) add(prompt);
+  } else {
+    add(*value);
+  }
+  return prompts;
+}
+
+void set_prompts(CompletionRequest& request, Prompts prompts) {
+  const GenerateRequest pattern = std::move(request.prompts.front());
+  request.prompts.clear();
+  request.prompt_was_list = prompts.was_list;
+  for (std::vector<Token>& tokens : prompts.tokens) {
+    GenerateRequest prompt = pattern;
+    prompt.prompt = std::move(tokens);
+    request.prompts.push_back(std::move(prompt));
+  }
+}
+
+CompletionRequest read_completion_fields(const Fields& fields, const Service& service) {
+  CompletionRequest request;
+  GenerateRequest pattern;
+  AnswerOptions& options = request.options;
+  refuse_later_fields(fields);
+
+  pattern.sampling = service.sampling;
+  read_sampling(fields, service, pattern.sampling);
+  pattern.n_predict = service.settings.prompt.n_predict;
+  if (pattern.n_predict < -1) pattern.n_predict = -1;
+  for (const char* name : {"n_predict", "max_completion_tokens", "max_tokens"}) {
+    if (const auto n = fields.integer(name, -1, kIntMax)) {
+      pattern.n_predict = static_cast<int>(*n);
+      break;
+    }
+  }
+  for (const char* name : {"n_cmpl", "n"}) fields.read(name, pattern.n_completions, 1, service.engine.params().n_slots);
+  pattern.stop = read_strings(fields, "stop");
+  if (pattern.stop.empty()) pattern.stop = service.settings.prompt.reverse_prompts;
+  fields.read("id_slot", pattern.slot, -1, service.engine.params().n_slots - 1);
+  pattern.cache_prompt = service.settings.server.cache_prompt;
+  fields.read("cache_prompt", pattern.cache_prompt);
+  pattern.n_keep = service.settings.cache.n_keep;
+  fields.read("n_keep", pattern.n_keep, -1, kIntMax);
+  fields.read("n_discard", pattern.n_discard, 0, kIntMax);
+  fields.read("n_indent", pattern.n_indent, 0, kIntMax);
+  if (const auto limit = fields.integer("t_max_predict_ms", -1, std::numeric_limits<std::int64_t>::max()))
+    pattern.t_max_predict_ms = *limit;
+  pattern.show_special = service.settings.prompt.special;
+
+  fields.read("stream", options.stream);
+  if (const Json* stream_options = fields.find("stream_options"))
+    Fields(*stream_options).read("include_usage", options.include_usage);
+  fields.read("return_tokens", options.return_tokens);
+  fields.read("timings_per_token", options.timings_per_token);
+  fields.read("return_progress", options.return_progress);
+  fields.read("post_sampling_probs", options.post_sampling_probs);
+  options.sse_ping_interval_s = service.settings.server.sse_ping_interval_s;
+  fields.read("sse_ping_interval", options.sse_ping_interval_s, -1, kIntMax);
+  options.response_fields = read_strings(fields, "response_fields");
+
+  int n_probs = 0;
+  fields.read("n_probs", n_probs, 0, ggml::kMaxReportedProbs);
+  if (const Json* logprobs = fields.find("logprobs"); logprobs != nullptr && logprobs->is_number())
+    fields.read("logprobs", n_probs, 0, ggml::kMaxReportedProbs);
+  options.report_probabilities = n_probs > 0;
+  pattern.sampling.n_probs = n_probs;
+  pattern.sampling.post_sampling_probs = options.post_sampling_probs;
+  pattern.report_progress = options.return_progress && options.stream;
+  request.prompts.push_back(std::move(pattern));
+  return request;
+}
+
+}  // namespace server

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/fields.h"
+#include "api/service.h"
+#include "engine/request.h"
+
+namespace server {
+
+/// How the answers to a request are to be written, beside what the engine has to do.
+struct AnswerOptions {
+  bool stream = false;
+  bool include_usage = false;
+  bool return_tokens = false;
+  bool timings_per_token = false;
+  bool return_progress = false;
+  bool report_probabilities = false;
+  bool post_sampling_probs = false;
+  int sse_ping_interval_s = 30;
+  std::vector<std::string> response_fields;
+};
+
+/// A request of any completion endpoint, checked: one engine request per prompt.
+struct CompletionRequest {
+  std::vector<GenerateRequest> prompts;
+  bool prompt_was_list = false;  // several prompts: native answers are an array
+  AnswerOptions options;
+  [[nodiscard]] int n_answers() const;
+};
+
+/// Reads the fields of 4.2 that all completion endpoints share; `prompts` holds one entry without tokens: the pattern
+/// for set_prompts(). Throws Error (invalid_argument for a bad field, unsupported for one that this version cannot
+/// honour, with the reason).
+[[nodiscard]] CompletionRequest read_completion_fields(const Fields& fields, const Service& service);
+
+/// The prompts of field `name` in all of its forms. Throws Error(invalid_argument).
+struct Prompts {
+  std::vector<std::vector<Token>> tokens;
+  bool was_list = false;
+};
+[[nodiscard]] Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service);
+/// A string, or an array of token ids and strings.
+[[nodiscard]] std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab,
+                                                llama::TokenizeOptions options);
+
+/// Replaces the pattern by one GenerateRequest per prompt.
+void set_prompts(CompletionRequest& request, Prompts prompts);
+
+}  // namespace server

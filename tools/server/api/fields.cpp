@@ -1,0 +1,134 @@
+#include "api/fields.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ggml/log.h"
+
+namespace server {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+namespace {
+
+constexpr int kMaxDepth = 512;
+
+std::string shortened(const Json& value) {
+  std::string text = dump(value);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+/// Counts brackets outside strings: the JSON library recurses per level, so depth is checked before it sees the text.
+void check_depth(const std::string& text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxDepth) {
+        throw Error(ErrorCode::invalid_argument,
+                    strf("the JSON body is nested deeper than %d levels (at byte %zu)", kMaxDepth, i));
+      }
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+}  // namespace
+
+Json parse_body(const std::string& text) {
+  check_depth(text);
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw Error(ErrorCode::invalid_argument,
+                strf("the body is not valid JSON: error at byte %zu of %zu", error.byte, text.size()),
+                "send a JSON object, in UTF-8");
+  }
+}
+
+void bad_field(std::string_view name, std::string_view expected, const Json& given) {
+  std::string message = "Field '";
+  message.append(name).append("': expected ").append(expected).append(", got ").append(shortened(given));
+  throw Error(ErrorCode::invalid_argument, message);
+}
+
+Fields::Fields(const Json& body) : body_(body) {
+  if (!body.is_object())
+    throw Error(ErrorCode::invalid_argument, "the body must be a JSON object, got " + shortened(body));
+}
+
+const Json* Fields::find(std::string_view name) const {
+  const auto it = body_.find(name);
+  return it == body_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t lowest, std::int64_t highest) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const std::string expected =
+      strf("an integer from %lld to %lld", static_cast<long long>(lowest), static_cast<long long>(highest));
+  std::int64_t number = 0;
+  if (value->is_number_unsigned()) {
+    const auto given = value->get<std::uint64_t>();
+    if (given > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) bad_field(name, expected, *value);
+    number = static_cast<std::int64_t>(given);
+  } else if (value->is_number_integer()) {
+    number = value->get<std::int64_t>();
+  } else if (value->is_number_float() && std::abs(value->get<double>()) < 9e15 &&
+             std::trunc(value->get<double>()) == value->get<double>()) {
+    number = static_cast<std::int64_t>(value->get<double>());  // 5.0, as some clients write every number
+  } else {
+    bad_field(name, expected, *value);
+  }
+  if (number < lowest || number > highest) bad_field(name, expected, *value);
+  return number;
+}
+
+std::optional<double> Fields::number(std::string_view name, double lowest, double highest) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const bool inside = value->is_number() && value->get<double>() >= lowest && value->get<double>() <= highest;
+  if (!inside) bad_field(name, strf("a number from %g to %g", lowest, highest), *value);
+  return value->get<double>();
+}
+
+std::optional<bool> Fields::boolean(std::string_view name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) bad_field(name, "true or false", *value);
+  return value->get<bool>();
+}
+
+std::optional<std::string> Fields::text(std::string_view name) const {
+  const Json* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) bad_field(name, "a string", *value);
+  return value->get<std::string>();
+}
+
+void Fields::read(std::string_view name, int& target, std::int64_t lowest, std::int64_t highest) const {
+  if (const auto value = integer(name, lowest, highest)) target = static_cast<int>(*value);
+}
+
+void Fields::read(std::string_view name, float& target, double lowest, double highest) const {
+  if (const auto value = number(name, lowest, highest)) target = static_cast<float>(*value);
+}
+
+void Fields::read(std::string_view name, bool& target) const {
+  if (const auto value = boolean(name)) target = *value;
+}
+
+}  // namespace server

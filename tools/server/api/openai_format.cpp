@@ -1,0 +1,181 @@
+// POST /v1/completions and /v1/chat/completions: OpenAI's answers. They differ in how a choice holds its text and in
+// how a stream ends.
+#include "api/pieces.h"
+
+namespace server {
+namespace {
+
+class OpenAiFormat : public AnswerFormat {
+ public:
+  OpenAiFormat(const CompletionRequest& request, const Service& service)
+      : request_(request), service_(service), id_(new_completion_id()), created_(unix_seconds()) {}
+
+  Json whole(const std::vector<Answer>& answers) override {
+    Json choices = Json::array();
+    for (std::size_t i = 0; i < answers.size(); ++i) choices.push_back(whole_choice(static_cast<int>(i), answers[i]));
+    Json json = envelope(std::move(choices), object_name(false));
+    json["usage"] = usage_json(answers, request_);
+    json["id"] = id_;
+    json["timings"] = timings_json(answers.front().end.timings);
+    return json;
+  }
+
+ protected:
+  virtual const char* object_name(bool streamed) const = 0;
+  virtual Json whole_choice(int index, const Answer& answer) const = 0;
+
+  Json envelope(Json choices, const char* object) const {
+    return {{"choices", std::move(choices)},
+            {"created", created_},
+            {"model", service_.name},
+            {"system_fingerprint", service_.build},
+            {"object", object}};
+  }
+
+  Json chunk(Json choice) const {
+    Json json = envelope(Json::array({std::move(choice)}), object_name(true));
+    json["id"] = id_;
+    return json;
+  }
+
+  Json logprobs_json(const Answer& answer) const {
+    if (!request_.options.report_probabilities) return nullptr;
+    return {{"content", answer.probabilities}};
+  }
+
+  static Json logprobs_json(const Json& probability) {
+    if (probability.is_null()) return nullptr;
+    return {{"content", Json::array({probability})}};
+  }
+
+  static Json progress_json(const ProgressEvent& event) {
+    return {{"total", event.total}, {"cache", event.cache}, {"processed", event.processed}, {"time_ms", event.time_ms}};
+  }
+
+  const CompletionRequest& request_;
+  const Service& service_;
+  const std::string id_;
+  const std::int64_t created_;
+};
+
+class TextCompletionFormat : public OpenAiFormat {
+ public:
+  using OpenAiFormat::OpenAiFormat;
+
+  void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer&,
+                    std::string& out) override {
+    if (event.text.empty() && probability.is_null()) return;
+    Json json = chunk(choice(index, event.text, logprobs_json(probability), nullptr));
+    if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
+    append_event(json, out);
+  }
+
+  void stream_progress(int index, const ProgressEvent& event, std::string& out) override {
+    Json json = chunk(choice(index, "", nullptr, nullptr));
+    json["prompt_progress"] = progress_json(event);
+    append_event(json, out);
+  }
+
+  void stream_end(int index, const Answer& answer, std::string& out) override {
+    if (!answer.end.text.empty()) append_event(chunk(choice(index, answer.end.text, nullptr, nullptr)), out);
+    Json json = chunk(choice(index, "", nullptr, finish_reason(answer.end.stop)));
+    json["usage"] = usage_json({answer}, single_);
+    json["timings"] = timings_json(answer.end.timings);
+    append_event(json, out);
+  }
+
+  void stream_close(const std::vector<Answer>&, std::string& out) override { out += "data: [DONE]\n\n"; }
+
+ private:
+  const char* object_name(bool) const override { return "text_completion"; }
+
+  static Json choice(int index, const std::string& text, Json logprobs, Json reason) {
+    return {{"text", text}, {"index", index}, {"logprobs", std::move(logprobs)}, {"finish_reason", std::move(reason)}};
+  }
+
+  Json whole_choice(int index, const Answer& answer) const override {
+    return choice(index, answer.text, logprobs_json(answer), finish_reason(answer.end.stop));
+  }
+
+  const CompletionRequest single_{.prompts = {GenerateRequest{}},
+                                  .options = {}};  // a stream's usage is that of its own answer
+};
+
+class ChatCompletionFormat : public OpenAiFormat {
+ public:
+  using OpenAiFormat::OpenAiFormat;
+
+  void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer&,
+                    std::string& out) override {
+    open(index, out);
+    if (event.text.empty() && probability.is_null()) return;
+    Json json = chunk(choice(index, {{"content", event.text}}, nullptr));
+    if (!probability.is_null()) json["choices"][0]["logprobs"] = logprobs_json(probability);
+    if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
+    append_event(json, out);
+  }
+
+  void stream_progress(int index, const ProgressEvent& event, std::string& out) override {
+    Json json = chunk(choice(index, {{"role", "assistant"}, {"content", nullptr}}, nullptr));
+    json["prompt_progress"] = progress_json(event);
+    append_event(json, out);
+  }
+
+  void stream_end(int index, const Answer& answer, std::string& out) override {
+    open(index, out);
+    if (!answer.end.text.empty()) append_event(chunk(choice(index, {{"content", answer.end.text}}, nullptr)), out);
+    Json json = chunk(choice(index, Json::object(), finish_reason(answer.end.stop)));
+    json["timings"] = timings_json(answer.end.timings);
+    append_event(json, out);
+  }
+
+  void stream_close(const std::vector<Answer>& answers, std::string& out) override {
+    if (request_.options.include_usage) {
+      Json json = envelope(Json::array(), object_name(true));
+      json["id"] = id_;
+      json["usage"] = usage_json(answers, request_);
+      append_event(json, out);
+    }
+    out += "data: [DONE]\n\n";
+  }
+
+ private:
+  const char* object_name(bool streamed) const override {
+    return streamed ? "chat.completion.chunk" : "chat.completion";
+  }
+
+  static Json choice(int index, Json delta, Json reason) {
+    return {{"finish_reason", std::move(reason)}, {"index", index}, {"delta", std::move(delta)}};
+  }
+
+  /// The first chunk of an answer says who speaks.
+  void open(int index, std::string& out) {
+    const auto i = static_cast<std::size_t>(index);
+    if (opened_.size() <= i) opened_.resize(i + 1, false);
+    if (opened_[i]) return;
+    opened_[i] = true;
+    append_event(chunk(choice(index, {{"role", "assistant"}, {"content", nullptr}}, nullptr)), out);
+  }
+
+  Json whole_choice(int index, const Answer& answer) const override {
+    Json json = {{"finish_reason", finish_reason(answer.end.stop)},
+                 {"index", index},
+                 {"message", {{"role", "assistant"}, {"content", answer.text}}}};
+    if (request_.options.report_probabilities) json["logprobs"] = logprobs_json(answer);
+    return json;
+  }
+
+  std::vector<bool> opened_;
+};
+
+}  // namespace
+
+std::unique_ptr<AnswerFormat> text_completion_format(const CompletionRequest& request, const Service& service) {
+  return std::make_unique<TextCompletionFormat>(request, service);
+}
+
+std::unique_ptr<AnswerFormat> chat_completion_format(const CompletionRequest& request, const Service& service) {
+  return std::make_unique<ChatCompletionFormat>(request, service);
+}
+
+}  // namespace server

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/args/settings.h"
+#include "common/chat/chat_templates.h"
+#include "engine/engine.h"
+#include "llama/model.h"
+
+namespace server {
+
+/// What the API layer needs of a loaded model. Immutable after start-up, but for the engine, which is thread-safe.
+struct Service {
+  const common::Settings& settings;
+  const llama::Model& model;
+  const common::chat::ChatTemplates& chat;
+  Engine& engine;
+  llama::SamplingParams sampling;  // defaults of requests
+  std::string name;                // "model" in answers
+  std::string build;               // "system_fingerprint", "build_info"
+  std::int64_t started_unix_s = 0;
+
+  [[nodiscard]] const llama::Vocab& vocab() const { return model.vocab(); }
+};
+
+}  // namespace server

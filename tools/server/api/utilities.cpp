@@ -1,0 +1,250 @@
+#include "api/utilities.h"
+
+#include <filesystem>
+
+#include "api/completion_request.h"
+#include "api/pieces.h"
+#include "ggml/log.h"
+#include "llama/utf8.h"
+
+namespace server {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+Json models_json(const Service& service) {
+  const llama::ModelInfo& info = service.model.info();
+  const std::vector<std::string>& aliases = service.settings.server.aliases;
+  const Json listed = {{"name", service.name},
+                       {"model", service.name},
+                       {"modified_at", ""},
+                       {"size", ""},
+                       {"digest", ""},
+                       {"type", "model"},
+                       {"description", ""},
+                       {"tags", Json::array({""})},
+                       {"capabilities", Json::array({"completion"})},
+                       {"parameters", ""},
+                       {"details",
+                        {{"parent_model", ""},
+                         {"format", "gguf"},
+                         {"family", ""},
+                         {"families", Json::array({""})},
+                         {"parameter_size", ""},
+                         {"quantization_level", ""}}}};
+  const Json entry = {{"id", service.name},
+                      {"aliases", aliases},
+                      {"tags", service.settings.server.tags},
+                      {"object", "model"},
+                      {"created", service.started_unix_s},
+                      {"owned_by", "llamacpp"},
+                      {"meta",
+                       {{"vocab_type", static_cast<int>(service.vocab().kind())},
+                        {"n_vocab", info.n_vocab},
+                        {"n_ctx", service.engine.params().n_ctx_slot},
+                        {"n_ctx_train", info.n_ctx_train},
+                        {"n_embd", info.n_embd},
+                        {"n_params", info.n_params},
+                        {"size", info.file_bytes},
+                        {"ftype", info.file_type}}}};
+  return {{"models", Json::array({listed})}, {"object", "list"}, {"data", Json::array({entry})}};
+}
+
+Json props_json(const Service& service) {
+  const llama::Vocab& vocab = service.vocab();
+  const auto text_of = [&](Token token) {
+    return token == llama::kNoToken ? std::string() : std::string(vocab.piece(token, llama::SpecialText::show));
+  };
+  GenerateRequest defaults;
+  defaults.sampling = service.sampling;
+  defaults.n_predict = service.settings.prompt.n_predict;
+  const common::ServerSettings& server = service.settings.server;
+  const common::chat::ChatTemplateCaps& caps = service.chat.caps();
+  Json json = {{"default_generation_settings",
+                {{"params", generation_settings_json(defaults, {}, service.sampling.seed, service, false)},
+                 {"n_ctx", service.engine.params().n_ctx_slot}}},
+               {"total_slots", service.engine.params().n_slots},
+               {"model_alias", service.name},
+               {"model_ftype", service.model.info().file_type},
+               {"model_path", service.settings.model.path},
+               {"modalities", {{"vision", false}, {"video", false}, {"audio", false}}},
+               {"media_marker", "<__media__>"},
+               {"endpoint_slots", server.slots},
+               {"endpoint_props", server.props},
+               {"endpoint_metrics", server.metrics},
+               {"ui", server.web_page},
+               {"ui_settings", Json::object()},
+               {"chat_template", service.chat.source()},
+               {"chat_template_caps",
+                {{"supports_string_content", caps.string_content},
+                 {"supports_typed_content", caps.typed_content},
+                 {"supports_system_role", caps.system_role},
+                 {"supports_tools", caps.tools},
+                 {"supports_tool_calls", caps.tool_calls},
+                 {"supports_parallel_tool_calls", caps.parallel_tool_calls},
+                 {"supports_object_arguments", caps.object_arguments},
+                 {"supports_preserve_reasoning", caps.preserve_reasoning}}},
+               {"bos_token", text_of(vocab.special().bos)},
+               {"eos_token", text_of(vocab.special().eos)},
+               {"build_info", service.build},
+               {"is_sleeping", false},
+               {"cors_proxy_enabled", false}};
+  if (service.chat.source(true) != service.chat.source(false))
+    json["chat_template_tool_use"] = service.chat.source(true);
+  return json;
+}
+
+Json slots_json(const Service& service, const EngineStatus& status) {
+  Json slots = Json::array();
+  for (const SlotStatus& slot : status.slots) {
+    Json json = {{"id", slot.id},
+                 {"n_ctx", service.engine.params().n_ctx_slot},
+                 {"speculative", false},
+                 {"is_processing", slot.processing}};
+    if (slot.ever_used) {
+      json["id_task"] = slot.task;
+      json["n_prompt_tokens"] = slot.n_prompt;
+      json["n_prompt_tokens_processed"] = slot.n_prompt_processed;
+      json["n_prompt_tokens_cache"] = slot.n_prompt_cache;
+      json["params"] = generation_settings_json(slot.request, {}, slot.request.sampling.seed, service, false);
+      json["next_token"] = Json::array({{{"has_next_token", slot.processing},
+                                         {"has_new_line", slot.has_new_line},
+                                         {"n_remain", slot.n_remain},
+                                         {"n_decoded", slot.n_decoded}}});
+    }
+    slots.push_back(std::move(json));
+  }
+  return slots;
+}
+
+std::string metrics_text(const EngineStatus& status) {
+  const Metrics& m = status.metrics;
+  std::string out;
+  const auto add = [&](const char* kind, const char* name, const char* help, double value) {
+    out += strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %g\n", name, help, name, kind, name, value);
+  };
+  const auto rate = [](double n, double ms) { return ms > 0 ? 1000.0 * n / ms : 0.0; };
+  const auto seconds = [](double ms) { return static_cast<double>(static_cast<std::uint64_t>(ms)) / 1000.0; };
+  const auto prompt = static_cast<double>(m.prompt_tokens);
+  const auto predicted = static_cast<double>(m.predicted_tokens);
+  int processing = 0;
+  for (const SlotStatus& slot : status.slots) processing += slot.processing ? 1 : 0;
+
+  add("counter", "prompt_tokens_total", "Prompt tokens evaluated.", prompt);
+  add("counter", "prompt_seconds_total", "Time spent on prompts, in seconds.", seconds(m.prompt_ms));
+  add("counter", "tokens_predicted_total", "Tokens generated.", predicted);
+  add("counter", "tokens_predicted_seconds_total", "Time spent on generation, in seconds.", seconds(m.predicted_ms));
+  add("counter", "n_decode_total", "Steps computed.", static_cast<double>(m.n_decode));
+  add("counter", "n_tokens_max", "The most tokens that a slot has held.", static_cast<double>(m.n_tokens_max));
+  add("counter", "spec_decode_num_draft_tokens_total", "Draft tokens proposed.", 0);
+  add("counter", "spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", 0);
+  add("counter", "spec_decode_num_drafts_total", "Drafts made.", 0);
+  add("gauge", "prompt_tokens_seconds", "Mean prompt tokens per second since the start.", rate(prompt, m.prompt_ms));
+  add("gauge", "predicted_tokens_seconds", "Mean generated tokens per second since the start.",
+      rate(predicted, m.predicted_ms));
+  add("gauge", "requests_processing", "Requests in a slot.", processing);
+  add("gauge", "requests_deferred", "Requests waiting for a slot.", status.n_deferred);
+  add("gauge", "n_busy_slots_per_decode", "Mean number of slots with work per step.",
+      m.n_decode > 0 ? static_cast<double>(m.n_busy_slots) / static_cast<double>(m.n_decode) : 0.0);
+  add("gauge", "n_decode_rows_per_decode", "Mean number of decoding rows per step.",
+      m.n_decode > 0 ? static_cast<double>(m.n_decode_rows) / static_cast<double>(m.n_decode) : 0.0);
+  add("gauge", "kv_cache_usage_ratio", "Share of the KV blocks in use.", status.kv_usage);
+  add("gauge", "kv_cache_tokens", "Tokens in the KV cache.", status.kv_tokens);
+  add("gauge", "graph_builds", "Step graphs built and compiled since the start.",
+      static_cast<double>(status.graph_builds));
+  return out;
+}
+
+Json tokenize_json(const Fields& fields, const Service& service) {
+  llama::TokenizeOptions options{.add_special = false, .parse_special = true};
+  fields.read("add_special", options.add_special);
+  fields.read("parse_special", options.parse_special);
+  bool with_pieces = false;
+  fields.read("with_pieces", with_pieces);
+  const Json* content = fields.find("content");
+  Json tokens = Json::array();
+  if (content == nullptr) return {{"tokens", tokens}};
+  for (const Token token : tokenize_mixed(*content, service.vocab(), options)) {
+    if (!with_pieces) {
+      tokens.push_back(token);
+      continue;
+    }
+    const std::string_view piece = service.vocab().piece(token, llama::SpecialText::show);
+    Json value = std::string(piece);
+    if (!llama::is_valid_utf8(piece)) {
+      value = Json::array();
+      for (const char c : piece) value.push_back(static_cast<unsigned char>(c));
+    }
+    tokens.push_back({{"id", token}, {"piece", std::move(value)}});
+  }
+  return {{"tokens", tokens}};
+}
+
+Json detokenize_json(const Fields& fields, const Service& service) {
+  const Json* ids = fields.find("tokens");
+  if (ids == nullptr) return {{"content", ""}};
+  if (!ids->is_array()) bad_field("tokens", "an array of token ids", *ids);
+  std::vector<Token> tokens;
+  for (const Json& id : *ids) {
+    const bool inside =
+        id.is_number_integer() && id.get<std::int64_t>() >= 0 && id.get<std::int64_t>() < service.vocab().n_tokens();
+    if (!inside) bad_field("tokens", strf("token ids from 0 to %d", service.vocab().n_tokens() - 1), id);
+    tokens.push_back(static_cast<Token>(id.get<std::int64_t>()));
+  }
+  return {{"content", service.vocab().pieces(tokens, llama::SpecialText::show)}};
+}
+
+namespace {
+
+std::string html_escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string web_page(const Service* service, const std::string& host, int port) {
+  std::string page =
+      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tandem</title>"
+      "<meta name=\"viewport\" content=\"width=device-width\">"
+      "<style>body{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}"
+      "pre{background:#f3f3f3;padding:1rem;overflow:auto}td{padding:.1rem 1rem .1rem 0}</style><h1>Tandem</h1>";
+  if (service == nullptr) return page + "<p>The model is being loaded.</p></html>\n";
+  const EngineStatus status = service->engine.status();
+  int busy = 0;
+  for (const SlotStatus& slot : status.slots) busy += slot.processing ? 1 : 0;
+  const llama::ModelInfo& info = service->model.info();
+  const auto row = [&](const std::string& name, const std::string& value) {
+    page += "<tr><td>" + html_escaped(name) + "</td><td>" + html_escaped(value) + "</td></tr>";
+  };
+  page += "<table>";
+  row("Model", service->name);
+  row("Architecture", info.architecture + ", " + info.file_type);
+  row("Context",
+      strf("%d tokens in each of %d slots", service->engine.params().n_ctx_slot, service->engine.params().n_slots));
+  row("State", strf("%d slots busy, %d requests waiting", busy, status.n_deferred));
+  page += "</table><p>Try it:</p><pre>";
+  page += html_escaped(
+      strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'",
+           host.c_str(), port));
+  return page + "</pre></html>\n";
+}
+
+}  // namespace server

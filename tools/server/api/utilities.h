@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "api/fields.h"
+#include "api/service.h"
+
+/// The endpoints that answer at once, without the engine's loop.
+namespace server {
+
+[[nodiscard]] Json models_json(const Service& service);
+[[nodiscard]] Json props_json(const Service& service);
+[[nodiscard]] Json slots_json(const Service& service, const EngineStatus& status);
+/// The text of GET /metrics.
+[[nodiscard]] std::string metrics_text(const EngineStatus& status);
+[[nodiscard]] Json tokenize_json(const Fields& fields, const Service& service);
+[[nodiscard]] Json detokenize_json(const Fields& fields, const Service& service);
+/// The page at `/`: model, state, and a command to try.
+[[nodiscard]] std::string web_page(const Service* service, const std::string& host, int port);
+
+}  // namespace server

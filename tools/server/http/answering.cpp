@@ -1,0 +1,118 @@
+#include "http/answering.h"
+
+#include <chrono>
+
+#include "api/pieces.h"
+
+namespace server {
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(250);  // how soon a client's leaving is noticed
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Answering::Answering(CompletionRequest request, MakeFormat make_format, std::shared_ptr<Service> service)
+    : service_(std::move(service)), request_(std::move(request)), last_sent_ms_(now_ms()) {
+  format_ = make_format(request_, *service_);
+  answers_.resize(static_cast<std::size_t>(request_.n_answers()));
+  int first = 0;
+  try {
+    for (const GenerateRequest& prompt : request_.prompts) {
+      service_->engine.submit(prompt, mailbox_, first);
+      first += prompt.n_completions;
+    }
+  } catch (...) {
+    mailbox_->cancel();
+    throw;
+  }
+}
+
+Answering::~Answering() {
+  if (!all_ended()) mailbox_->cancel();
+}
+
+Json Answering::whole(const std::function<bool()>& client_left) {
+  while (!all_ended()) {
+    std::optional<Mailbox::Letter> letter = mailbox_->pop(kPoll);
+    if (letter.has_value()) {
+      take(*letter, nullptr);
+    } else if (client_left()) {
+      throw ggml::Error(ggml::ErrorCode::cancelled, "the client has left");
+    }
+  }
+  for (Answer& answer : answers_) answer.text += answer.end.text;
+  return format_->whole(answers_);
+}
+
+void Answering::await_first(const std::function<bool()>& client_left) {
+  while (!(first_ = mailbox_->pop(kPoll)).has_value()) {
+    if (client_left()) throw ggml::Error(ggml::ErrorCode::cancelled, "the client has left");
+  }
+  if (const auto* failed = std::get_if<ErrorEvent>(&first_->event))
+    throw Failed{to_http(failed->error, failed->n_prompt, failed->n_ctx)};
+}
+
+std::string Answering::next_events(bool& ended) {
+  std::string out;
+  std::optional<Mailbox::Letter> letter =
+      first_.has_value() ? std::exchange(first_, std::nullopt) : mailbox_->pop(kPoll);
+  try {
+    // Everything that is there already goes out in one write.
+    for (; letter.has_value(); letter = mailbox_->pop(std::chrono::milliseconds(0))) take(*letter, &out);
+  } catch (const Failed& failed) {
+    append_event(failed.error.body, out);
+    n_ended_ = answers_.size();
+    mailbox_->cancel();
+    ended = true;
+    return out;
+  }
+  if (all_ended()) {
+    format_->stream_close(answers_, out);
+    ended = true;
+  }
+  const double now = now_ms();
+  if (out.empty() && request_.options.sse_ping_interval_s > 0 &&
+      now - last_sent_ms_ > 1000.0 * request_.options.sse_ping_interval_s) {
+    out = ":\n\n";
+  }
+  if (!out.empty()) last_sent_ms_ = now;
+  return out;
+}
+
+void Answering::take(Mailbox::Letter& letter, std::string* stream) {
+  Answer& answer = answers_[static_cast<std::size_t>(letter.answer)];
+  if (const auto* failed = std::get_if<ErrorEvent>(&letter.event)) {
+    throw Failed{to_http(failed->error, failed->n_prompt, failed->n_ctx)};
+  }
+  if (const auto* token = std::get_if<TokenEvent>(&letter.event)) {
+    take_token(letter.answer, *token, stream);
+  } else if (const auto* progress = std::get_if<ProgressEvent>(&letter.event)) {
+    if (stream != nullptr) format_->stream_progress(letter.answer, *progress, *stream);
+  } else {
+    answer.end = std::move(std::get<FinalEvent>(letter.event));
+    answer.ended = true;
+    ++n_ended_;
+    if (stream != nullptr) format_->stream_end(letter.answer, answer, *stream);
+  }
+}
+
+void Answering::take_token(int index, const TokenEvent& event, std::string* stream) {
+  Answer& answer = answers_[static_cast<std::size_t>(index)];
+  Json probability;
+  if (request_.options.report_probabilities) {
+    probability = probability_json(event.sampled, request_.options.post_sampling_probs, service_->vocab());
+  }
+  answer.text += event.text;
+  answer.tokens.push_back(event.token);
+  if (stream != nullptr) {
+    format_->stream_token(index, event, probability, answer, *stream);
+  } else if (request_.options.report_probabilities) {
+    answer.probabilities.push_back(std::move(probability));
+  }
+}
+
+}  // namespace server

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/answer_format.h"
+#include "api/service.h"
+#include "engine/mailbox.h"
+
+namespace server {
+
+/// Waits for the answers to one request and writes them. Owned by the HTTP thread (streams: by the response's content
+/// provider).
+class Answering {
+ public:
+  using MakeFormat = std::unique_ptr<AnswerFormat> (*)(const CompletionRequest&, const Service&);
+
+  /// Queues the request with the engine. Throws what Engine::submit throws.
+  Answering(CompletionRequest request, MakeFormat make_format, std::shared_ptr<Service> service);
+  ~Answering();  // cancels what has not ended
+
+  /// The whole answer. Throws Failed when the engine reports an error, Error(cancelled) when the client has left.
+  [[nodiscard]] Json whole(const std::function<bool()>& client_left);
+
+  /// Streams: waits for the first event, so that an early failure can still be an ordinary HTTP error. Same errors as
+  /// whole().
+  void await_first(const std::function<bool()>& client_left);
+  /// The next complete events of the stream, or "" after `kPoll` without any. Sets `ended` with the last.
+  [[nodiscard]] std::string next_events(bool& ended);
+
+  [[nodiscard]] const AnswerOptions& options() const { return request_.options; }
+
+  /// An engine error as HTTP.
+  struct Failed {
+    HttpError error;
+  };
+
+ private:
+  void take(Mailbox::Letter& letter, std::string* stream);
+  void take_token(int index, const TokenEvent& event, std::string* stream);
+  [[nodiscard]] bool all_ended() const { return n_ended_ == answers_.size(); }
+
+  std::shared_ptr<Service> service_;
+  CompletionRequest request_;
+  std::unique_ptr<AnswerFormat> format_;
+  std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  std::vector<Answer> answers_;
+  std::size_t n_ended_ = 0;
+  std::optional<Mailbox::Letter> first_;
+  double last_sent_ms_ = 0;
+};
+
+}  // namespace server

@@ -1,0 +1,200 @@
+// Transport: sockets, keys, CORS, errors. The endpoints are in routes.cpp.
+#include "http/http_server.h"
+
+#include <httplib.h>
+
+#include <algorithm>
+
+#include "api/pieces.h"
+#include "api/utilities.h"
+#include "ggml/log.h"
+#include "http/reply.h"
+
+namespace server {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+namespace {
+
+constexpr std::size_t kMaxBodyBytes =
+    256u << 20;  // prompts of 10 MB are ordinary; this bounds what one request may make us hold
+
+/// Compares in time that depends on the lengths only, so that a key cannot be guessed letter by letter.
+bool equal_keys(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+bool is_open_path(const std::string& path) {
+  static constexpr const char* kOpen[] = {"/", "/health", "/v1/health", "/models", "/v1/models"};
+  return std::any_of(std::begin(kOpen), std::end(kOpen), [&](const char* open) { return path == open; });
+}
+
+bool is_local_origin(const std::string& origin) {
+  const std::size_t scheme = origin.find("://");
+  if (scheme == std::string::npos) return false;
+  std::string host = origin.substr(scheme + 3);
+  const std::size_t port = host.rfind(':');
+  if (port != std::string::npos && host.find(']', port) == std::string::npos) host.resize(port);
+  return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
+}
+
+bool list_contains(const std::string& list, const std::string& wanted) {
+  std::size_t begin = 0;
+  while (begin <= list.size()) {
+    std::size_t end = std::min(list.find(',', begin), list.size());
+    std::string item = list.substr(begin, end - begin);
+    item.erase(0, item.find_first_not_of(' '));
+    item.erase(item.find_last_not_of(' ') + 1);
+    if (item == wanted) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+HttpServer::HttpServer(const common::Settings& settings)
+    : settings_(settings), http_(std::make_unique<httplib::Server>()), started_unix_s_(unix_seconds()) {
+  const common::ServerSettings& server = settings.server;
+  const int n_slots = settings.context.n_parallel.value_or(4);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int n_threads = server.threads_http > 0 ? server.threads_http : std::max(n_slots + 4, cores - 1);
+  // A stream holds its thread; waiting requests need threads of their own, or nobody could ask for /health.
+  const auto n_max = static_cast<std::size_t>(std::max(n_threads, 1024));
+  http_->new_task_queue = [n_threads, n_max] {
+    return new httplib::ThreadPool(static_cast<std::size_t>(n_threads), n_max);
+  };  // NOLINT: the library owns it
+  http_->set_read_timeout(server.timeout_s);
+  http_->set_write_timeout(server.timeout_s);
+  http_->set_payload_max_length(kMaxBodyBytes);
+  http_->set_tcp_nodelay(true);
+  http_->set_default_headers({{"Server", "llama.cpp"}});
+  add_middleware();
+  add_routes();
+
+  port_ = server.port;
+  if (server.port == 0) {
+    port_ = http_->bind_to_any_port(server.host);
+  } else if (!http_->bind_to_port(server.host, server.port)) {
+    port_ = -1;
+  }
+  if (port_ < 0) {
+    throw Error(ErrorCode::io,
+                strf("cannot listen on %s port %d: the address is not of this machine, or the port is in use",
+                     server.host.c_str(), server.port),
+                "choose another with --host and --port");
+  }
+  thread_ = std::thread([this] { http_->listen_after_bind(); });
+  http_->wait_until_ready();
+}
+
+HttpServer::~HttpServer() {
+  stop();
+}
+
+void HttpServer::stop() {
+  http_->stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HttpServer::set_service(std::shared_ptr<Service> service) {
+  const std::lock_guard lock(mutex_);
+  service_ = std::move(service);
+}
+
+std::shared_ptr<Service> HttpServer::service() const {
+  const std::lock_guard lock(mutex_);
+  return service_;
+}
+
+bool HttpServer::has_key(const httplib::Request& request) const {
+  std::string key = request.get_header_value("X-Api-Key");
+  const std::string authorization = request.get_header_value("Authorization");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (authorization.compare(0, kBearer.size(), kBearer) == 0) key = authorization.substr(kBearer.size());
+  bool found = false;
+  for (const std::string& known : settings_.server.api_keys) found = equal_keys(key, known) || found;
+  return found;
+}
+
+void HttpServer::add_cors(const httplib::Request& request, httplib::Response& response) const {
+  const common::ServerSettings& server = settings_.server;
+  const std::string origin = request.get_header_value("Origin");
+  std::string allowed;
+  if (server.cors_origins == "*") {
+    allowed = server.cors_credentials && !origin.empty() ? origin : "*";
+  } else if (server.cors_origins == "localhost") {
+    if (is_local_origin(origin)) allowed = origin;
+  } else if (list_contains(server.cors_origins, origin)) {
+    allowed = origin;
+  }
+  if (!allowed.empty()) response.set_header("Access-Control-Allow-Origin", allowed);
+  if (request.method != "OPTIONS") return;
+  response.set_header("Access-Control-Allow-Credentials", server.cors_credentials ? "true" : "false");
+  response.set_header("Access-Control-Allow-Methods", server.cors_methods);
+  response.set_header("Access-Control-Allow-Headers", server.cors_headers);
+}
+
+void HttpServer::add_middleware() {
+  http_->set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    add_cors(request, response);
+    if (request.method == "OPTIONS") {
+      response.set_content("", "text/html");
+      return httplib::Server::HandlerResponse::Handled;
+    }
+    std::string path = request.path;
+    const std::string& prefix = settings_.server.api_prefix;
+    if (!prefix.empty() && path.compare(0, prefix.size(), prefix) == 0) path.erase(0, prefix.size());
+    if (!settings_.server.api_keys.empty() && !is_open_path(path) && !has_key(request)) {
+      send(response, http_error(401, "authentication_error", "Invalid API Key"));
+      return httplib::Server::HandlerResponse::Handled;
+    }
+    return httplib::Server::HandlerResponse::Unhandled;
+  });
+  http_->set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (!response.body.empty()) return;
+    switch (response.status) {
+      case 404:
+        send(response, http_error(404, "not_found_error", "File Not Found"));
+        break;
+      case 413:
+        send(response,
+             http_error(413, "invalid_request_error", strf("the body is larger than %zu MiB", kMaxBodyBytes >> 20)));
+        break;
+      default:
+        send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
+                                  strf("the request could not be handled (HTTP status %d)", response.status)));
+    }
+  });
+}
+
+void HttpServer::route(const char* method, const std::string& path, Handler handler) {
+  const auto run = [this, handler](const httplib::Request& request, httplib::Response& response) {
+    try {
+      const std::shared_ptr<Service> current = service();
+      if (current == nullptr) {
+        send(response, http_error(503, "unavailable_error", "Loading model"));
+        return;
+      }
+      (this->*handler)(request, response, current);
+    } catch (const Error& error) {
+      send(response, to_http(error));
+    } catch (const std::exception& error) {
+      ggml::logf(ggml::LogLevel::error, "%s %s: %s", request.method.c_str(), request.path.c_str(), error.what());
+      send(response, http_error(500, "server_error", error.what()));
+    }
+  };
+  const std::string full = settings_.server.api_prefix + path;
+  if (method[0] == 'G') {
+    http_->Get(full, run);
+  } else {
+    http_->Post(full, run);
+  }
+}
+
+}  // namespace server

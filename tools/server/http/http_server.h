@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "api/service.h"
+#include "common/args/settings.h"
+
+namespace httplib {
+class Server;
+struct Request;
+struct Response;
+}  // namespace httplib
+
+namespace server {
+
+/// The HTTP side: transport, keys, CORS, routes. It listens before the model is there and answers 503 until
+/// set_service(). Handlers run on the library's threads and never touch the model; all methods are thread-safe.
+class HttpServer {
+ public:
+  /// Binds the port. Throws Error(io) naming host and port when that fails.
+  explicit HttpServer(const common::Settings& settings);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  [[nodiscard]] int port() const { return port_; }
+  void set_service(std::shared_ptr<Service> service);
+  /// Stops accepting and waits for the handlers. Idempotent.
+  void stop();
+
+ private:
+  using Handler = void (HttpServer::*)(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  enum class Access : std::uint8_t { needs_key, open };
+
+  void add_middleware();
+  void add_routes();
+  void route(const char* method, const std::string& path, Handler handler);
+  [[nodiscard]] bool has_key(const httplib::Request& request) const;
+  void add_cors(const httplib::Request& request, httplib::Response& response) const;
+  [[nodiscard]] std::shared_ptr<Service> service() const;
+
+  void health(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void models(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void model_tags(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void props(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void change_props(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void slots(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void slot_action(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void metrics(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void tokenize(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void detokenize(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void apply_template(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void count_tokens(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void native_completion(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void text_completion(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void chat_completion(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void disabled(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void not_available(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+
+  const common::Settings& settings_;
+  std::unique_ptr<httplib::Server> http_;
+  int port_ = 0;
+  std::int64_t started_unix_s_ = 0;
+  mutable std::mutex mutex_;  // guards service_
+  std::shared_ptr<Service> service_;
+  std::thread thread_;
+};
+
+}  // namespace server

@@ -1,0 +1,124 @@
+// llama-server: serves one model over HTTP.
+#include <pthread.h>
+#include <signal.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "api/pieces.h"
+#include "common/args/args.h"
+#include "common/chat/chat_templates.h"
+#include "common/setup/setup.h"
+#include "engine/engine.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "http/http_server.h"
+
+namespace {
+
+using namespace server;
+
+constexpr auto kGrace = std::chrono::seconds(30);  // how long running answers may still take after a first Ctrl-C
+
+common::chat::ModelChatInfo chat_info(const llama::Model& model) {
+  const llama::Vocab& vocab = model.vocab();
+  const ggml::gguf::Metadata& metadata = model.metadata();
+  const auto text_of = [&](llama::Token token) {
+    return token == llama::kNoToken ? std::string() : std::string(vocab.text(token));
+  };
+  common::chat::ModelChatInfo info;
+  info.template_source = metadata.get_string("tokenizer.chat_template").value_or("");
+  info.tool_use_template_source = metadata.get_string("tokenizer.chat_template.tool_use").value_or("");
+  info.bos_token = text_of(vocab.special().bos);
+  info.eos_token = text_of(vocab.special().eos);
+  info.adds_bos = vocab.add_bos();
+  info.adds_eos = vocab.add_eos();
+  info.pre_tokenizer = vocab.pre_name();
+  info.n_layer = model.info().n_layer;
+  return info;
+}
+
+common::chat::ChatTemplateOptions chat_options(const common::ChatSettings& chat) {
+  common::chat::ChatTemplateOptions options;
+  options.override_text = chat.chat_template;
+  options.use_jinja = chat.jinja;
+  options.kwargs_json = chat.template_kwargs;
+  if (chat.reasoning != common::Tristate::automatic) options.enable_thinking = chat.reasoning == common::Tristate::on;
+  options.preserve_reasoning = chat.preserve_reasoning;
+  return options;
+}
+
+/// Blocks the two signals in every thread; wait_for_signal() takes them one by one. Call before threads start.
+sigset_t block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error code, not our end
+  return set;
+}
+
+int serve(const common::Settings& settings) {
+  const sigset_t signals = block_signals();
+  if (settings.model.path.empty()) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "no model was given", "pass a GGUF file with -m FILE");
+  }
+  HttpServer http(settings);
+  ggml::logf(ggml::LogLevel::info, "listening on http://%s:%d, loading %s", settings.server.host.c_str(), http.port(),
+             settings.model.path.c_str());
+
+  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
+  const common::chat::ChatTemplates chat(chat_info(*model), chat_options(settings.chat));
+
+  const int n_slots = settings.context.n_parallel.value_or(4);
+  llama::ContextParams params = common::context_params(settings, *model, n_slots);
+  llama::Context context(*model, *device, params);
+  if (settings.model.warmup) common::warm_up(context);
+
+  EngineParams engine_params;
+  engine_params.n_slots = n_slots;
+  const bool unified = settings.cache.unified_given ? settings.cache.unified : !settings.context.n_parallel.has_value();
+  engine_params.n_ctx_slot = unified ? context.params().n_ctx : context.params().n_ctx / n_slots;
+  engine_params.n_predict = settings.prompt.n_predict;
+  engine_params.slot_similarity = settings.server.slot_similarity;
+  engine_params.context_shift = settings.cache.context_shift;
+  engine_params.continuous_batching = settings.server.continuous_batching;
+  Engine engine(context, engine_params);
+
+  http.set_service(std::make_shared<Service>(
+      Service{settings, *model, chat, engine, common::sampling_params(settings.sampling, *model),
+              common::model_name(settings), common::build_name(), unix_seconds()}));
+  ggml::logf(ggml::LogLevel::info, "server is listening on http://%s:%d (%d slots of %d tokens)",
+             settings.server.host.c_str(), http.port(), n_slots, engine_params.n_ctx_slot);
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  ggml::logf(ggml::LogLevel::info, "stopping: running answers may end within %lld s; a second signal stops at once",
+             static_cast<long long>(kGrace.count()));
+  engine.stop(kGrace);
+  std::thread second([&signals, &engine] {
+    int again = 0;
+    sigwait(&signals, &again);
+    engine.stop(std::chrono::milliseconds(0));
+  });
+  http.stop();
+  http.set_service(nullptr);
+  pthread_kill(second.native_handle(), SIGTERM);
+  second.join();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const common::Parsed parsed = common::parse_or_exit(common::Tool::server, argc, argv);
+  try {
+    return serve(parsed.settings);
+  } catch (const ggml::Error& error) {
+    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    return 1;
+  }
+}
