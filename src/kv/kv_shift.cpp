@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "kv/kv_cache.h"
+
+/// Context shift: a sequence loses a run of cells in its middle and the later ones move up.
+namespace llama {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::kKvBlockTokens;
+using ggml::strf;
+
+namespace {
+
+int first_after_shift(const BlockTable& table, int begin, int n) {
+  return table.first_cell <= begin ? table.first_cell : std::max(table.first_cell, begin + n) - n;
+}
+
+KvCells cells_of(const KvGroup& group, std::size_t layer, const BlockTable& table, int cell) {
+  const auto block = static_cast<std::size_t>(table.blocks[static_cast<std::size_t>(cell / kKvBlockTokens)]);
+  const ggml::KvLayout& layout = group.spec().layout;
+  return {layout, group.layer_base(layer) + block * layout.block_bytes()};
+}
+
+}  // namespace
+
+void KvCache::check_shift(SeqId seq, int begin, int n) const {
+  check_alive(seq);
+  const int old_length = length(seq);
+  if (begin < 0 || n <= 0 || n > old_length - begin)
+    throw Error(ErrorCode::invalid_argument,
+                strf("sequence %d has %d cells; it cannot lose %d of them from %d on", seq.v, old_length, n, begin));
+  for (const KvGroup& group : groups_) {
+    const BlockTable& table = group.table(seq);
+    // Cells before first_cell are gone, so nothing may move down over the border of what is stored.
+    const int first = first_after_shift(table, begin, n);
+    if (group.spec().kind == KvKind::window && table.first_cell > 0 &&
+        (first < table.first_block * kKvBlockTokens || first > std::max(0, old_length - n - group.spec().window + 1)))
+      throw Error(
+          ErrorCode::unsupported,
+          strf("sequence %d cannot lose %d cells from %d on: a window of %d cells has forgotten what it would see "
+               "again",
+               seq.v, n, begin, group.spec().window),
+          "evaluate the remaining tokens again");
+    const int wanted = group.shared_blocks(seq, begin, old_length - n);
+    if (wanted > group.pool().free())
+      throw Error(ErrorCode::exceeds_limit,
+                  strf("a context shift needs %d free KV blocks, %d are free", wanted, group.pool().free()));
+  }
+}
+
+void KvCache::shift(SeqId seq, int begin, int n, std::span<const LayerRope> ropes) {
+  check_shift(seq, begin, n);
+  const int old_length = length(seq);
+  for (KvGroup& group : groups_) {
+    group.make_writable(seq, begin, old_length - n);
+    const BlockTable& table = group.table(seq);
+    const KvGroupSpec& spec = group.spec();
+    const int first_moved = std::max(begin + n, table.first_cell);
+    std::vector<float> scratch(static_cast<std::size_t>(spec.layout.dk));
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+      const LayerRope& rope = ropes[static_cast<std::size_t>(spec.layers[i].v)];
+      const KeyRotation rotation(rope.params, rope.factors, -n);
+      for (int cell = first_moved; cell < old_length; ++cell) {
+        const int to = cell - n;  // ascending: nothing is overwritten before it was read
+        KvCells dst = cells_of(group, i, table, to);
+        dst.copy_cell(to % kKvBlockTokens, cells_of(group, i, table, cell), cell % kKvBlockTokens);
+        dst.rotate_key(to % kKvBlockTokens, rotation, scratch);
+      }
+    }
+    group.set_first_cell(seq, first_after_shift(table, begin, n));
+  }
+  roll_back(seq, old_length - n);
+}
+
+}  // namespace llama
