@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ggml/type.h"
+
+namespace gguf_tool {
+
+/// A fast generator of random words (xoshiro256**); the same seed gives the same words on every machine.
+class RandomWords {
+ public:
+  explicit RandomWords(std::uint64_t seed);
+  std::uint64_t next();
+  /// A standard normal value.
+  double normal();
+  /// Uniform in [0, 1).
+  double uniform();
+
+ private:
+  std::uint64_t state_[4];
+};
+
+/// Makes blocks of one type with random quants whose values have a given spread about zero.
+///
+/// Immutable after construction: any number of threads may fill at once. For the float types the values are drawn from
+/// a table of 65536 normal values, for the quantised ones all bits are random and the scales are set such that the root
+/// mean square of the values is `spread`.
+class RandomBlocks {
+ public:
+  RandomBlocks(ggml::DType type, double spread);
+  /// Fills whole blocks. Pre: dst.size() is a multiple of the block's bytes.
+  void fill(std::span<std::byte> dst, std::uint64_t seed) const;
+
+  [[nodiscard]] static bool can_fill(ggml::DType type);
+
+ private:
+  void fill_floats(std::span<std::byte> dst, RandomWords& random) const;
+  void fill_quants(std::span<std::byte> dst, RandomWords& random) const;
+
+  ggml::DType type_;
+  std::size_t block_bytes_;
+  double spread_;
+  std::vector<std::byte> values_;  // float types: the table of encoded values
+};
+
+}  // namespace gguf_tool
