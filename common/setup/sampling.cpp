@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/setup/setup.h"
+#include "ggml/error.h"
 #include "ggml/log.h"
 
 namespace common {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "common/args/environment.h"
+#include "common/args/build_info.h"
 #include "common/log/log.h"
 #include "common/log/progress.h"
 #include "ggml/error.h"
@@ -61,9 +61,9 @@ std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
   ggml::CpuOptions options;
   options.n_threads = std::max(0, settings.threads.n_threads);
   options.n_threads_batch = std::max(0, settings.threads.n_threads_batch);
-  if (settings.threads.strict) options.affinity = settings.threads.cpus;
+  options.affinity = settings.threads.cpus;
   options.poll = settings.threads.poll;
-  options.isa = environment("GGML_CPU_ISA").value_or("");
+  options.isa = settings.threads.cpu_isa;
   return ggml::make_cpu_device(options);
 }
 
@@ -110,6 +110,10 @@ void warm_up(llama::Context& context) {
   const llama::StepSequence row{seq, {&first, 1}, llama::Outputs::last, nullptr};
   context.run({{&row, 1}});
   context.remove_sequence(seq);
+}
+
+std::string build_name() {
+  return strf("b%d-%s", build_number(), std::string(build_commit()).c_str());
 }
 
 std::string model_name(const Settings& settings) {

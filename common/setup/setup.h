@@ -40,6 +40,9 @@ namespace common {
 /// it).
 void warm_up(llama::Context& context);
 
+/// "b12-0a1b2c3": the build as clients and reports read it.
+[[nodiscard]] std::string build_name();
+
 /// The model's name for users: the first alias, else the file's name without its folder.
 [[nodiscard]] std::string model_name(const Settings& settings);
 

@@ -8,7 +8,7 @@
 
 #include "api/pieces.h"
 #include "common/args/args.h"
-#include "common/chat/chat_templates.h"
+#include "common/setup/chat_setup.h"
 #include "common/setup/setup.h"
 #include "engine/engine.h"
 #include "ggml/error.h"
@@ -20,34 +20,6 @@ namespace {
 using namespace server;
 
 constexpr auto kGrace = std::chrono::seconds(30);  // how long running answers may still take after a first Ctrl-C
-
-common::chat::ModelChatInfo chat_info(const llama::Model& model) {
-  const llama::Vocab& vocab = model.vocab();
-  const ggml::gguf::Metadata& metadata = model.metadata();
-  const auto text_of = [&](llama::Token token) {
-    return token == llama::kNoToken ? std::string() : std::string(vocab.text(token));
-  };
-  common::chat::ModelChatInfo info;
-  info.template_source = metadata.get_string("tokenizer.chat_template").value_or("");
-  info.tool_use_template_source = metadata.get_string("tokenizer.chat_template.tool_use").value_or("");
-  info.bos_token = text_of(vocab.special().bos);
-  info.eos_token = text_of(vocab.special().eos);
-  info.adds_bos = vocab.add_bos();
-  info.adds_eos = vocab.add_eos();
-  info.pre_tokenizer = vocab.pre_name();
-  info.n_layer = model.info().n_layer;
-  return info;
-}
-
-common::chat::ChatTemplateOptions chat_options(const common::ChatSettings& chat) {
-  common::chat::ChatTemplateOptions options;
-  options.override_text = chat.chat_template;
-  options.use_jinja = chat.jinja;
-  options.kwargs_json = chat.template_kwargs;
-  if (chat.reasoning != common::Tristate::automatic) options.enable_thinking = chat.reasoning == common::Tristate::on;
-  options.preserve_reasoning = chat.preserve_reasoning;
-  return options;
-}
 
 /// Blocks the two signals in every thread; wait_for_signal() takes them one by one. Call before threads start.
 sigset_t block_signals() {
@@ -71,7 +43,7 @@ int serve(const common::Settings& settings) {
 
   const std::unique_ptr<ggml::Device> device = common::make_device(settings);
   const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
-  const common::chat::ChatTemplates chat(chat_info(*model), chat_options(settings.chat));
+  const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);
 
   const int n_slots = settings.context.n_parallel.value_or(4);
   llama::ContextParams params = common::context_params(settings, *model, n_slots);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/chat/chat_templates.h"
+#include "llama/vocab.h"
+
+namespace cli {
+
+/// The messages of one chat, and the tokens the model sees of them.
+class Conversation {
+ public:
+  Conversation(const common::chat::ChatTemplates& templates, const llama::Vocab& vocab)
+      : templates_(templates), vocab_(vocab) {}
+
+  void add(const std::string& role, const std::string& content) {
+    messages_.push_back({{"role", role}, {"content", content}});
+  }
+  void remove_last() { messages_.erase(messages_.size() - 1); }
+  void clear() { messages_ = nlohmann::ordered_json::array(); }
+  [[nodiscard]] bool empty() const { return messages_.empty(); }
+  /// The whole conversation through the template, ready for the model's answer. Throws Error when the template refuses
+  /// it.
+  [[nodiscard]] std::vector<llama::Token> tokens() const {
+    common::chat::ChatInputs inputs;
+    inputs.messages = &messages_;
+    return vocab_.tokenize(templates_.apply(inputs).text, {.add_special = true, .parse_special = true});
+  }
+
+ private:
+  const common::chat::ChatTemplates& templates_;
+  const llama::Vocab& vocab_;
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace cli

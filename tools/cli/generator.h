@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "llama/context.h"
+#include "llama/sampler.h"
+
+namespace cli {
+
+struct GeneratorTimings {
+  double prompt_ms = 0, generate_ms = 0;
+  int n_prompt = 0, n_generated = 0;
+};
+
+enum class Ending : std::uint8_t {
+  end_of_generation,  // the model ended its turn
+  limit,              // n_predict, or the context is full
+  reverse_prompt,     // a string of -r was met; it is part of the text
+  interrupted         // the user pressed Ctrl-C
+};
+
+/// One sequence and what it holds: evaluates prompts, reusing what the cache has of them, and generates text.
+/// Thread-compatible.
+class Generator {
+ public:
+  /// `interrupted` is asked between steps and inside them.
+  Generator(llama::Context& context, const llama::SamplingParams& sampling, bool (*interrupted)());
+
+  /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws Error(exceeds_limit) when they
+  /// do not fit.
+  void set_prompt(const std::vector<llama::Token>& tokens);
+  /// Generates up to `n_predict` tokens (-1: until the end), handing out text as soon as its characters are whole.
+  Ending generate(int n_predict, const std::vector<std::string>& reverse_prompts,
+                  const std::function<void(std::string_view)>& on_text);
+  /// The tokens of prompt and answers so far.
+  [[nodiscard]] const std::vector<llama::Token>& tokens() const { return tokens_; }
+  [[nodiscard]] const GeneratorTimings& timings() const { return timings_; }
+  void show_special(bool show) { show_special_ = show; }
+
+ private:
+  llama::Token next_token();
+
+  llama::Context& context_;
+  llama::SamplingParams sampling_;
+  llama::Sampler sampler_;
+  bool (*interrupted_)();
+  llama::SeqId seq_;
+  std::vector<llama::Token> tokens_;  // of the conversation
+  std::size_t n_cached_ = 0;          // of them in the cache
+  GeneratorTimings timings_;
+  bool show_special_ = false;
+};
+
+}  // namespace cli

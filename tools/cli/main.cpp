@@ -1,0 +1,171 @@
+// llama-cli: one answer to a prompt, or a chat in the terminal.
+#include <cstdio>
+#include <memory>
+
+#include "common/args/args.h"
+#include "common/log/log.h"
+#include "common/setup/chat_setup.h"
+#include "common/setup/setup.h"
+#include "console.h"
+#include "conversation.h"
+#include "generator.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+
+namespace {
+
+using cli::Console;
+using cli::Ending;
+using common::Settings;
+using common::Tristate;
+
+constexpr int kExitInterrupted = 130;
+
+void print_timings(const cli::GeneratorTimings& t) {
+  const auto per = [](double a, double b) { return b > 0 ? a / b : 0.0; };
+  const auto line = [&](const char* name, double ms, int n, const char* unit) {
+    std::fprintf(stderr, "llama_perf: %s time = %10.2f ms / %5d %s (%8.2f ms per token, %8.2f tokens per second)\n",
+                 name, ms, n, unit, per(ms, n), per(1000.0 * n, ms));
+  };
+  std::fprintf(stderr, "\n");
+  line("prompt eval", t.prompt_ms, t.n_prompt, "tokens");
+  line("       eval", t.generate_ms, t.n_generated, "runs");
+  std::fprintf(stderr, "llama_perf:       total time = %10.2f ms / %5d tokens\n", t.prompt_ms + t.generate_ms,
+               t.n_prompt + t.n_generated);
+}
+
+class Session {
+ public:
+  Session(const Settings& settings, llama::Context& context, const common::chat::ChatTemplates& chat, Console& console)
+      : settings_(settings),
+        vocab_(context.model().vocab()),
+        console_(console),
+        generator_(context, common::sampling_params(settings.sampling, context.model()), &Console::interrupted),
+        conversation_(chat, vocab_) {
+    generator_.show_special(settings.prompt.special);
+  }
+
+  /// Prompt, answer, end.
+  int complete() {
+    const common::PromptSettings& prompt = settings_.prompt;
+    std::vector<llama::Token> tokens = vocab_.tokenize(prompt.prompt, {.add_special = true, .parse_special = true});
+    if (tokens.empty())
+      throw ggml::Error(ggml::ErrorCode::invalid_argument, "the prompt is empty", "pass a text with -p or -f");
+    generator_.set_prompt(tokens);
+    if (prompt.display_prompt) {
+      console_.speak(Console::Speaker::prompt);
+      console_.write(prompt.prompt);
+    }
+    const Ending ending = answer();
+    console_.write("\n");
+    finish();
+    return ending == Ending::interrupted ? kExitInterrupted : 0;
+  }
+
+  /// A chat: the system prompt, the first message of -p if there is one, then what the user types.
+  int chat() {
+    const common::PromptSettings& prompt = settings_.prompt;
+    if (!prompt.system_prompt.empty()) conversation_.add("system", prompt.system_prompt);
+    if (!prompt.single_turn)
+      std::fputs("Chat with the model. /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n\n", stderr);
+    std::string message = prompt.prompt;
+    bool given = !message.empty();
+    if (given && prompt.display_prompt) {
+      console_.speak(Console::Speaker::user);
+      console_.write("> " + message + "\n");
+    }
+    while (given || read_message(message)) {
+      given = false;
+      turn(message);
+      if (prompt.single_turn) break;
+    }
+    console_.speak(Console::Speaker::none);
+    finish();
+    return 0;
+  }
+
+ private:
+  bool read_message(std::string& message) {
+    while (true) {
+      console_.speak(Console::Speaker::user);
+      console_.write("> ");
+      Console::clear_interrupt();
+      const std::optional<std::string> line = console_.read_line(settings_.prompt.multiline_input);
+      if (!line.has_value() || *line == "/exit" || *line == "/quit") return false;
+      if (*line == "/clear") {
+        conversation_.clear();
+        if (!settings_.prompt.system_prompt.empty()) conversation_.add("system", settings_.prompt.system_prompt);
+        continue;
+      }
+      if (line->empty()) continue;
+      message = settings_.prompt.in_prefix + *line + settings_.prompt.in_suffix;
+      return true;
+    }
+  }
+
+  void turn(const std::string& message) {
+    conversation_.add("user", message);
+    try {
+      generator_.set_prompt(conversation_.tokens());
+      answer();
+      conversation_.add("assistant", answer_);
+    } catch (const ggml::Error& error) {
+      // A message that does not fit, or that the template refuses, costs its own turn only.
+      conversation_.remove_last();
+      ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+      if (settings_.prompt.single_turn) throw;
+    }
+    console_.write("\n\n");
+  }
+
+  Ending answer() {
+    console_.speak(Console::Speaker::model);
+    answer_.clear();
+    return generator_.generate(settings_.prompt.n_predict, settings_.prompt.reverse_prompts,
+                               [this](std::string_view text) {
+                                 answer_ += text;
+                                 console_.write(text);
+                               });
+  }
+
+  void finish() const {
+    if (settings_.prompt.show_timings) print_timings(generator_.timings());
+  }
+
+  const Settings& settings_;
+  const llama::Vocab& vocab_;
+  Console& console_;
+  cli::Generator generator_;
+  cli::Conversation conversation_;
+  std::string answer_;
+};
+
+int run(const Settings& settings) {
+  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
+  const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);
+  llama::Context context(*model, *device, common::context_params(settings, *model, 1));
+  if (settings.model.warmup) common::warm_up(context);
+
+  const Tristate wish = settings.prompt.color;
+  Console console(wish == Tristate::on || (wish == Tristate::automatic && common::log_uses_colors()));
+  Console::catch_interrupts();
+  Session session(settings, context, chat, console);
+  const bool has_template =
+      model->metadata().contains("tokenizer.chat_template") || !settings.chat.chat_template.empty();
+  const bool talk =
+      settings.prompt.conversation == Tristate::automatic ? has_template : settings.prompt.conversation == Tristate::on;
+  return talk ? session.chat() : session.complete();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const common::Parsed parsed = common::parse_or_exit(common::Tool::cli, argc, argv);
+  try {
+    return run(parsed.settings);
+  } catch (const ggml::Error& error) {
+    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    return 1;
+  }
+}

@@ -1,0 +1,105 @@
+#include "sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "ggml/error.h"
+#include "ggml/log.h"
+
+namespace sweep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Sweep {
+ public:
+  Sweep(llama::Context& context, const SweepParams& params)
+      : context_(context),
+        params_(params),
+        seq_(context.create_sequence()),
+        n_vocab_(context.model().info().n_vocab),
+        pp_(context.params().n_ubatch),
+        tg_(params.n_predict > 0 ? params.n_predict : pp_ / 4) {}
+
+  void run(const std::function<void(const Row&)>& report) {
+    if (params_.warmup_batch) {
+      prompt();
+      context_.truncate(seq_, 0);
+    }
+    int number = 0;
+    for (int n_kv = 0; n_kv < context_.params().n_ctx; n_kv += pp_, ++number) {
+      const bool measured = number % std::max(1, params_.stride) == 0;
+      const int repetitions = n_kv == 0 ? std::max(1, params_.repetitions) : 1;
+      Row row{.pp = pp_, .tg = tg_, .n_kv = n_kv};
+      for (int i = 0; i < repetitions; ++i) {
+        context_.truncate(seq_, n_kv);
+        row.t_tg_s += measured ? generate(row.tg_bytes) : skip_generation();
+      }
+      for (int i = 0; i < repetitions; ++i) {
+        context_.truncate(seq_, n_kv);
+        row.t_pp_s += prompt();
+      }
+      row.t_tg_s /= repetitions;
+      row.t_pp_s /= repetitions;
+      row.tg_bytes /= repetitions;
+      if (measured) report(row);
+    }
+  }
+
+ private:
+  // The C library's unseeded generator: scripts compare runs, so every run and every program must draw the same tokens.
+  llama::Token next_token() { return std::rand() % n_vocab_; }  // NOLINT(cert-msc50-cpp)
+
+  double generate(double& bytes) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < tg_; ++i) {
+      const llama::Token token = next_token();
+      const llama::StepSequence row{seq_, {&token, 1}, llama::Outputs::last, nullptr};
+      context_.run({{&row, 1}});
+      bytes += context_.stats().weight_bytes + context_.stats().kv_bytes;
+    }
+    return seconds_since(start);
+  }
+
+  double skip_generation() {
+    for (int i = 0; i < tg_; ++i) next_token();
+    return 0;
+  }
+
+  double prompt() {
+    tokens_.resize(static_cast<std::size_t>(pp_));
+    std::generate(tokens_.begin(), tokens_.end(), [this] { return next_token(); });
+    const Clock::time_point start = Clock::now();
+    const auto n_batch = static_cast<std::size_t>(context_.params().n_batch);
+    for (std::size_t at = 0; at < tokens_.size(); at += n_batch) {
+      const std::size_t n = std::min(n_batch, tokens_.size() - at);
+      const bool last = at + n == tokens_.size();
+      const llama::StepSequence rows{seq_, std::span(tokens_).subspan(at, n),
+                                     last ? llama::Outputs::last : llama::Outputs::none, nullptr};
+      context_.run({{&rows, 1}});
+    }
+    return seconds_since(start);
+  }
+
+  llama::Context& context_;
+  const SweepParams& params_;
+  const llama::SeqId seq_;
+  const int n_vocab_;
+  const int pp_, tg_;
+  std::vector<llama::Token> tokens_;
+};
+
+}  // namespace
+
+void run_sweep(llama::Context& context, const SweepParams& params, const std::function<void(const Row&)>& report) {
+  Sweep(context, params).run(report);
+}
+
+}  // namespace sweep

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "llama/context.h"
+
+namespace sweep {
+
+/// What one run measures; see docs: a row for every `n_ubatch` tokens of cache.
+struct SweepParams {
+  int n_predict = -1;   // tokens generated per row; <= 0: n_ubatch / 4
+  int repetitions = 1;  // of the first row, whose times are divided by it
+  int stride = 1;       // print only rows whose number is a multiple; the others still fill the cache
+  bool warmup_batch = false;
+};
+
+/// One measured row.
+struct Row {
+  int pp = 0, tg = 0, n_kv = 0;
+  double t_pp_s = 0, t_tg_s = 0;
+  double tg_bytes = 0;  // bytes of weights and KV that the generation had to read
+  double pp_ops = 0;    // integer operations of the prompt's matrix products
+};
+
+/// Runs the sweep over one sequence of `context` and hands every measured row to `report` as soon as it is there.
+/// Throws Error when a step fails (the context is full before the last row: its size is no multiple of n_ubatch).
+void run_sweep(llama::Context& context, const SweepParams& params, const std::function<void(const Row&)>& report);
+
+}  // namespace sweep
