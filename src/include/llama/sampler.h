@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <random>
 #include <span>
 #include <vector>
@@ -30,23 +29,31 @@ class Sampler {
   /// Throws Error(invalid_argument) naming the parameter and its allowed range.
   Sampler(const SamplingParams& params, const Vocab& vocab, int n_ctx);
 
-  /// Tokens that count for the penalties: the prompt first, then each accepted token.
+  /// Tokens that count for the penalties: the prompt first, then each token that was kept (the caller decides: a token
+  /// taken back is not accepted). An accepted token also advances the mask; tokens of the prompt do not.
   void accept(Token token);
   void accept_prompt(std::span<const Token> tokens);
   void set_mask(TokenMask* mask) { mask_ = mask; }  // not owned
   [[nodiscard]] TokenMask* mask() const { return mask_; }
   /// Fills the row (but logits_row, adjust range and mask_row, which the step assigns), draws one uniform number and
-  /// appends the sparse adjustments.
+  /// appends the sparse adjustments, each token once. Allocates nothing while `adjust` has capacity.
   void prepare(ggml::SampleRow& row, std::vector<ggml::SampleAdjust>& adjust);
   [[nodiscard]] const SamplingParams& params() const { return params_; }
   [[nodiscard]] std::uint32_t seed() const { return seed_; }  // the seed in use, also when it was drawn
 
  private:
+  void remember(Token token);
+
   SamplingParams params_;
   std::uint32_t seed_;
   std::mt19937 generator_;
-  std::deque<Token> window_;
-  std::size_t window_max_;
+  ggml::SampleRow row_{};                 // what is the same for every token
+  std::vector<ggml::SampleAdjust> bias_;  // one entry per biased token, ascending
+  bool penalties_ = false;
+  std::vector<std::int32_t> counts_;  // [n_vocab] occurrences in the window; empty without penalties
+  std::vector<Token> window_;         // a ring of the last tokens; empty without penalties
+  std::size_t window_begin_ = 0;
+  std::size_t window_size_ = 0;
   TokenMask* mask_ = nullptr;
 };
 

@@ -1,0 +1,163 @@
+#include "llama/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ggml/error.h"
+#include "ggml/gguf.h"
+#include "llama/vocab.h"
+
+namespace llama {
+namespace {
+
+constexpr int kTokens = 32;
+
+Vocab make_vocab() {
+  ggml::gguf::Metadata metadata;
+  std::vector<std::string> tokens;
+  std::vector<float> scores;
+  std::vector<std::int32_t> types;
+  for (int i = 0; i < kTokens; ++i) {
+    tokens.push_back(i == 0 ? "<unk>" : i == 1 ? "<s>" : i == 2 ? "</s>" : std::string(1, static_cast<char>('a' + i)));
+    scores.push_back(0.0f);
+    types.push_back(i == 0 ? 2 : i <= 2 ? 3 : 1);
+  }
+  metadata.set_string("tokenizer.ggml.model", "llama");
+  metadata.set_strings("tokenizer.ggml.tokens", tokens);
+  metadata.set_f32s("tokenizer.ggml.scores", scores);
+  metadata.set_i32s("tokenizer.ggml.token_type", types);
+  metadata.set_u32("tokenizer.ggml.bos_token_id", 1);
+  metadata.set_u32("tokenizer.ggml.eos_token_id", 2);
+  return Vocab::load(metadata, "test");
+}
+
+const ggml::SampleAdjust* find(const std::vector<ggml::SampleAdjust>& list, Token token) {
+  const auto it = std::find_if(list.begin(), list.end(), [&](const auto& a) { return a.token == token; });
+  return it == list.end() ? nullptr : &*it;
+}
+
+TEST(Sampler, DrawsTheNumbersOfTheReferenceGenerator) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.seed = 42;
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_FLOAT_EQ(row.uniform, 0.79654298428784598f);
+  EXPECT_TRUE(adjust.empty());
+  EXPECT_EQ(sampler.seed(), 42u);
+}
+
+TEST(Sampler, ReportsTheSeedItDrew) {
+  const Vocab vocab = make_vocab();
+  Sampler a({}, vocab, 512);
+  SamplingParams params;
+  params.seed = a.seed();
+  Sampler b(params, vocab, 512);
+  ggml::SampleRow row_a, row_b;
+  std::vector<ggml::SampleAdjust> adjust;
+  a.prepare(row_a, adjust);
+  b.prepare(row_b, adjust);
+  EXPECT_EQ(row_a.uniform, row_b.uniform);
+}
+
+TEST(Sampler, CountsOnlyTheLastTokensForThePenalties) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.repeat_penalty = 1.1f;
+  params.penalty_last_n = 4;
+  params.logit_bias = {{7, 1.5f}};
+  Sampler sampler(params, vocab, 512);
+  sampler.accept_prompt(std::vector<Token>{5, 5, 6, 7});
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  ASSERT_EQ(adjust.size(), 3u);
+  EXPECT_EQ(find(adjust, 5)->count, 2);
+  EXPECT_EQ(find(adjust, 6)->count, 1);
+  EXPECT_EQ(find(adjust, 7)->count, 1);
+  EXPECT_EQ(find(adjust, 7)->bias, 1.5f);
+  for (const Token token : {8, 8, 9}) sampler.accept(token);
+  adjust.clear();
+  sampler.prepare(row, adjust);
+  EXPECT_EQ(find(adjust, 5), nullptr);
+  EXPECT_EQ(find(adjust, 6), nullptr);
+  EXPECT_EQ(find(adjust, 7)->count, 1);
+  EXPECT_EQ(find(adjust, 8)->count, 2);
+  EXPECT_EQ(find(adjust, 9)->count, 1);
+}
+
+TEST(Sampler, WithoutPenaltiesNothingIsCounted) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.penalty_last_n = -1;
+  Sampler sampler(params, vocab, 512);
+  sampler.accept(5);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_TRUE(adjust.empty());
+}
+
+TEST(Sampler, BansEveryEndTokenWhenEosIsIgnored) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.ignore_eos = true;
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  ASSERT_NE(find(adjust, 2), nullptr);
+  EXPECT_EQ(find(adjust, 2)->bias, -INFINITY);
+}
+
+TEST(Sampler, FillsStagesInTheOrderOfTheRequest) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.samplers = {SamplerKind::temperature, SamplerKind::top_k};
+  params.top_k = 7;
+  params.n_probs = 3;
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_EQ(row.stages[0], ggml::SampleStage::temperature);
+  EXPECT_EQ(row.stages[1], ggml::SampleStage::top_k);
+  EXPECT_EQ(row.stages[2], ggml::SampleStage::none);
+  EXPECT_EQ(row.top_k, 7);
+  EXPECT_EQ(row.n_probs, 3);
+  EXPECT_EQ(row.mask_row, -1);
+}
+
+TEST(Sampler, RefusesAbsurdParametersByName) {
+  const Vocab vocab = make_vocab();
+  const auto message = [&](const SamplingParams& params) {
+    try {
+      const Sampler sampler(params, vocab, 512);
+    } catch (const ggml::Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  SamplingParams params;
+  params.temperature = NAN;
+  EXPECT_NE(message(params).find("temperature"), std::string::npos);
+  params = {};
+  params.repeat_penalty = 0.0f;
+  EXPECT_NE(message(params).find("repeat_penalty"), std::string::npos);
+  params = {};
+  params.penalty_last_n = -2;
+  EXPECT_NE(message(params).find("repeat_last_n"), std::string::npos);
+  params = {};
+  params.logit_bias = {{kTokens, 1.0f}};
+  EXPECT_NE(message(params).find("logit_bias"), std::string::npos);
+  params = {};
+  params.n_probs = 1000000;
+  EXPECT_NE(message(params).find("n_probs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace llama
