@@ -1,0 +1,135 @@
+"""Whatever a client sends costs its own request only."""
+
+import socket
+
+import httpx
+import pytest
+
+PROMPT = {"prompt": "the next token", "n_predict": 2}
+
+BAD_BODIES = [
+    ("not json", b"{"),
+    ("empty", b""),
+    ("no object", b"[1, 2]"),
+    ("text", b"\"hello\""),
+    ("invalid utf-8", b"{\"prompt\": \"\xff\xfe\"}"),
+    ("deep nesting", b"[" * 100000),
+    ("deep nesting inside", b"{\"prompt\": " + b"[" * 600 + b"]" * 600 + b"}"),
+    ("trailing text", b"{\"prompt\": \"x\"} y"),
+]
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"])
+@pytest.mark.parametrize("body", [body for _, body in BAD_BODIES], ids=[name for name, _ in BAD_BODIES])
+def test_malformed_bodies_are_400(server, path, body):
+    response = httpx.post(server.url + path, content=body, headers={"Content-Type": "application/json"}, timeout=60)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["code"] == 400 and error["type"] == "invalid_request_error" and error["message"]
+
+
+BAD_FIELDS = [
+    ({"n_predict": "many"}, "n_predict"),
+    ({"n_predict": -5}, "n_predict"),
+    ({"n_predict": 1e300}, "n_predict"),
+    ({"n_predict": 99999999999999999999}, "n_predict"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"temperature": [1]}, "temperature"),
+    ({"top_k": 1.5}, "top_k"),
+    ({"top_p": -0.1}, "top_p"),
+    ({"repeat_last_n": -2}, "repeat_last_n"),
+    ({"stop": 5}, "stop"),
+    ({"stop": [5]}, "stop"),
+    ({"stream": "yes"}, "stream"),
+    ({"seed": "x"}, "seed"),
+    ({"n_probs": -1}, "n_probs"),
+    ({"n_probs": 100000}, "n_probs"),
+    ({"logit_bias": [[1]]}, "logit_bias"),
+    ({"logit_bias": [[99999, 1.0]]}, "logit_bias"),
+    ({"logit_bias": 3}, "logit_bias"),
+    ({"n_cmpl": 99}, "n_cmpl"),
+    ({"id_slot": 99}, "id_slot"),
+    ({"samplers": [1]}, "samplers"),
+    ({"samplers": {}}, "samplers"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [-1]}, "Prompt"),
+    ({"prompt": [288]}, "Prompt"),
+    ({"prompt": {"no": 1}}, "prompt"),
+    ({"prompt": 7}, "prompt"),
+    ({"prompt": None}, "prompt"),
+    ({"stream_options": 4}, "body must be a JSON object"),
+    ({"dry_sequence_breakers": []}, "dry_sequence_breakers"),
+]
+
+
+@pytest.mark.parametrize("fields,named", BAD_FIELDS, ids=[str(fields) for fields, _ in BAD_FIELDS])
+def test_bad_fields_are_400_and_named(server, fields, named):
+    response = server.post("/completion", {**PROMPT, **fields})
+    assert response.status_code == 400, response.text
+    assert named in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("messages", [None, [], "hello", [5], [{}], [{"role": "user"}], [{"role": 5, "content": "x"}],
+                                      [{"role": "user", "content": 7}], [{"role": "user", "content": [{"type": "poem"}]}],
+                                      [{"role": "user", "content": [5]}]], ids=str)
+def test_bad_messages_are_400(server, messages):
+    response = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2})
+    assert response.status_code == 400, response.text
+
+
+def test_null_means_absent(server):
+    response = server.post("/completion", {**PROMPT, "temperature": None, "stop": None, "seed": None})
+    assert response.status_code == 200
+
+
+def test_a_prompt_beyond_the_context_is_400_with_both_numbers(server):
+    for path, body in [("/completion", {"prompt": "word " * 2000}), ("/completion", {"prompt": "word " * 2000, "stream": True}),
+                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "word " * 2000}]})]:
+        response = server.post(path, body)
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert error["type"] == "exceed_context_size_error" and error["n_prompt_tokens"] > error["n_ctx"] == 512
+
+
+def test_a_ten_megabyte_prompt_is_refused_not_fatal(server):
+    response = server.post("/completion", {"prompt": "a" * 10_000_000})
+    assert response.status_code == 400 and response.json()["error"]["type"] == "exceed_context_size_error"
+
+
+def test_a_body_beyond_the_limit_is_413(server):
+    with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
+        connection.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n{")
+        assert b" 413 " in connection.recv(4096).split(b"\r\n")[0]
+
+
+def test_nul_bytes_and_lone_surrogates_in_text(server):
+    assert server.post("/completion", {"prompt": "a\u0000b", "n_predict": 1}).status_code == 200
+    response = httpx.post(server.url + "/completion", content=b'{"prompt": "\\ud800", "n_predict": 1}', timeout=60)
+    assert response.status_code == 400
+
+
+def test_unknown_paths_and_methods(server):
+    response = server.get("/nowhere")
+    assert response.status_code == 404
+    assert response.json()["error"] == {"code": 404, "message": "File Not Found", "type": "not_found_error"}
+    assert server.get("/completion").status_code == 404
+    for path in ("/v1/embeddings", "/rerank", "/infill", "/v1/messages"):
+        assert server.post(path, {}).status_code == 501
+    assert server.get("/tools").json()["error"]["type"] == "feature_disabled"
+
+
+def test_raw_garbage_on_the_socket(server):
+    for garbage in (b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"POST /completion HTTP/9.9\r\n\r\n", b"A" * 100000):
+        with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
+            connection.sendall(garbage)
+            connection.shutdown(socket.SHUT_WR)
+            try:
+                connection.recv(4096)
+            except ConnectionError:
+                pass
+    assert server.get("/health").status_code == 200
+
+
+def test_what_the_model_name_says_does_not_matter(server):
+    response = server.post("/v1/completions", {**PROMPT, "model": "gpt-17"})
+    assert response.status_code == 200 and response.json()["model"] == "llama.gguf"

@@ -1,0 +1,174 @@
+"""POST /completion and the utilities."""
+
+import re
+
+import pytest
+
+PROMPT = "The model reads tokens, then"
+
+
+def complete(server, **fields):
+    response = server.post("/completion", {"prompt": PROMPT, "n_predict": 8, "temperature": 0, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_answer_has_the_documented_fields(server):
+    answer = complete(server, cache_prompt=False)
+    assert answer["stop"] is True and answer["index"] == 0
+    assert answer["stop_type"] in ("limit", "eos")
+    assert answer["tokens_predicted"] <= 8
+    assert answer["tokens_evaluated"] == answer["timings"]["prompt_n"] > 4
+    assert answer["timings"]["cache_n"] == 0
+    assert answer["generation_settings"]["temperature"] == 0
+    assert answer["generation_settings"]["samplers"][0] == "penalties"
+    assert answer["prompt"].endswith(PROMPT)
+    assert answer["tokens"] == []
+
+
+def test_greedy_answers_repeat_and_streams_carry_the_same_text(server):
+    first = complete(server)
+    assert complete(server)["content"] == first["content"]
+    events = list(server.events("/completion", {"prompt": PROMPT, "n_predict": 8, "temperature": 0, "stream": True}))
+    assert "".join(event["content"] for event in events) == first["content"]
+    assert events[-1]["stop"] is True and events[-1]["content"] == ""
+    assert all(len(event["tokens"]) == 1 for event in events[:-1] if event["content"])
+
+
+def test_a_repeated_prompt_is_taken_from_the_cache(server):
+    complete(server, id_slot=1)
+    again = complete(server, id_slot=1)
+    assert again["timings"]["prompt_n"] == 1
+    assert again["timings"]["cache_n"] == again["tokens_evaluated"] - 1
+
+
+def test_another_slot_shares_the_prefix(server):
+    text = "shared prefix " * 20
+    complete(server, prompt=text, id_slot=2)
+    other = complete(server, prompt=text, id_slot=3)
+    assert other["timings"]["cache_n"] == other["tokens_evaluated"] - 1
+
+
+def test_same_seed_gives_same_text_and_is_reported(server):
+    fields = dict(temperature=1.0, seed=123, n_predict=16, cache_prompt=False)
+    one, two = complete(server, **fields), complete(server, **fields)
+    assert one["content"] == two["content"]
+    assert one["generation_settings"]["seed"] == 123
+
+
+def test_predicting_nothing_evaluates_the_prompt_only(server):
+    answer = complete(server, n_predict=0)
+    assert answer["content"] == "" and answer["tokens_predicted"] == 0 and answer["tokens_evaluated"] > 0
+
+
+def test_prompts_may_be_ids_mixed_or_several(server):
+    ids = server.post("/tokenize", {"content": PROMPT, "add_special": True}).json()["tokens"]
+    by_text = complete(server)
+    assert complete(server, prompt=ids)["content"] == by_text["content"]
+    assert complete(server, prompt=[ids[0], PROMPT])["tokens_evaluated"] > 1
+    several = complete(server, prompt=[PROMPT, "Another"])
+    assert [answer["index"] for answer in several] == [0, 1]
+    assert several[0]["content"] == by_text["content"]
+    assert isinstance(complete(server, prompt=[PROMPT]), dict)
+
+
+def test_stop_string_ends_the_answer_and_is_not_part_of_it(server):
+    text = complete(server, n_predict=32, ignore_eos=True)["content"]
+    stop = text[3:6]
+    assert stop.strip()
+    answer = complete(server, n_predict=32, ignore_eos=True, stop=[stop])
+    assert answer["stop_type"] == "word" and answer["stopping_word"] == stop and answer["stopped_word"] is True
+    assert answer["content"] == text[: text.index(stop)]
+    events = server.events("/completion", {"prompt": PROMPT, "n_predict": 32, "ignore_eos": True, "temperature": 0, "stop": [stop], "stream": True})
+    assert "".join(event["content"] for event in events) == answer["content"]
+
+
+def test_probabilities(server):
+    answer = complete(server, n_probs=3, n_predict=4)
+    entries = answer["completion_probabilities"]
+    assert len(entries) == answer["tokens_predicted"]
+    for entry in entries:
+        assert len(entry["top_logprobs"]) == 3
+        assert entry["top_logprobs"][0]["logprob"] == pytest.approx(entry["logprob"], abs=1e-5)  # greedy: the likeliest
+        assert bytes(entry["bytes"]).decode(errors="ignore") == entry["token"]
+    post = complete(server, n_probs=3, n_predict=2, temperature=1.0, post_sampling_probs=True, top_k=2)
+    for entry in post["completion_probabilities"]:
+        assert sum(candidate["prob"] for candidate in entry["top_probs"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_logit_bias_bans_and_forces(server):
+    plain = complete(server, n_predict=1, return_tokens=True)["tokens"]
+    other = complete(server, n_predict=1, return_tokens=True, logit_bias=[[plain[0], False]])["tokens"]
+    assert other != plain
+    forced = complete(server, n_predict=2, return_tokens=True, logit_bias={"65": 1000})["tokens"]
+    assert forced == [65, 65]
+
+
+def test_several_completions_of_one_prompt(server):
+    answers = complete(server, n_cmpl=3, temperature=1.0, seed=5, n_predict=6, cache_prompt=True)
+    assert [answer["index"] for answer in answers] == [0, 1, 2]
+    assert len({answer["content"] for answer in answers}) > 1
+    assert sum(answer["timings"]["prompt_n"] for answer in answers) <= answers[0]["tokens_evaluated"] + 2
+
+
+def test_response_fields_select_paths(server):
+    answer = complete(server, response_fields=["content", "timings/prompt_n", "nowhere/at/all"])
+    assert set(answer) == {"content", "prompt_n"}
+
+
+def test_progress_events(server):
+    body = {"prompt": "word " * 200, "n_predict": 1, "stream": True, "return_progress": True, "cache_prompt": False}
+    progress = [event["prompt_progress"] for event in server.events("/completion", body) if "prompt_progress" in event]
+    assert progress[0]["processed"] == progress[0]["cache"]
+    assert progress[-1]["processed"] == progress[-1]["total"]
+
+
+def test_tokenize_and_detokenize_are_inverse(server):
+    text = "New line: café\n<|im_start|>"
+    tokens = server.post("/tokenize", {"content": text}).json()["tokens"]
+    assert server.post("/detokenize", {"tokens": tokens}).json()["content"] == text
+    pieces = server.post("/tokenize", {"content": text, "with_pieces": True}).json()["tokens"]
+    assert [piece["id"] for piece in pieces] == tokens
+    assert server.post("/tokenize", {}).json() == {"tokens": []}
+
+
+def test_apply_template(server):
+    body = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "the next token?"}]}
+    assert server.post("/apply-template", body).json()["prompt"] == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nthe next token?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_timing_lines_are_logged(server):
+    complete(server)
+    pattern = r"(?m)^.*(prompt eval|eval|total) time += +[\d.]+ ms / +\d+ (tokens|runs)"
+    assert {match[0] for match in re.findall(pattern, server.log())} == {"prompt eval", "eval", "total"}
+    assert "nan" not in server.log() and "graphs reused" in server.log()
+
+
+def test_state_endpoints(server):
+    assert server.get("/health").json() == {"status": "ok"}
+    assert server.get("/v1/health").json() == {"status": "ok"}
+    props = server.get("/props").json()
+    assert props["total_slots"] == 4 and props["default_generation_settings"]["n_ctx"] == 512
+    assert props["default_generation_settings"]["params"]["seed"] == 7
+    assert "im_start" in props["chat_template"]
+    models = server.get("/v1/models").json()
+    assert models["object"] == "list" and models["data"][0]["id"] == "llama.gguf" and models["data"][0]["meta"]["n_vocab"] == 288
+    assert server.get("/api/tags").json()["models"] == models["models"]
+    slots = server.get("/slots").json()
+    assert [slot["id"] for slot in slots] == [0, 1, 2, 3]
+    metrics = server.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    values = dict(re.findall(r"(?m)^llamacpp:(\w+) (\S+)$", metrics.text))
+    assert float(values["prompt_tokens_total"]) > 0 and float(values["tokens_predicted_total"]) > 0
+    page = server.get("/")
+    assert page.status_code == 200 and "curl" in page.text and "llama.gguf" in page.text
+
+
+def test_erasing_a_slot_forgets_its_cache(server):
+    complete(server, id_slot=0)
+    erased = server.post("/slots/0?action=erase").json()
+    assert erased["id_slot"] == 0 and erased["n_erased"] > 0
+    assert server.post("/slots/0?action=erase").json()["n_erased"] == 0
+    assert server.post("/slots/9?action=erase").status_code == 400
+    assert server.post("/slots/0?action=juggle").status_code == 400

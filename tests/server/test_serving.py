@@ -1,0 +1,150 @@
+"""Start, stop, keys, CORS, cancellation, many clients at once."""
+
+import concurrent.futures
+import json
+import signal
+import time
+
+import httpx
+import pytest
+
+from server_process import Server, running
+
+LONG = {"prompt": "The model", "n_predict": 400, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+
+
+def test_a_client_that_leaves_frees_its_slot(server):
+    for stream in (True, False):
+        with httpx.Client(timeout=60) as client:
+            if stream:
+                with client.stream("POST", server.url + "/completion", json={**LONG, "stream": True}) as response:
+                    next(response.iter_lines())
+            else:
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post(server.url + "/completion", json=LONG, timeout=0.05)
+        server.wait_until_idle(seconds=2)
+
+
+def test_more_streams_than_slots_all_finish(server):
+    def one(i):
+        events = list(server.events("/completion", {"prompt": f"client {i}", "n_predict": 30, "ignore_eos": True, "stream": True}))
+        return sum(len(event["tokens"]) for event in events)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(one, range(16))) == [30] * 16
+    assert server.busy_slots() == 0
+
+
+def test_batched_answers_equal_lone_ones(server):
+    def one(i):
+        return server.post("/completion", {"prompt": f"number {i} of", "n_predict": 12, "temperature": 0, "cache_prompt": False}).json()["content"]
+
+    alone = [one(i) for i in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(8))) == alone
+
+
+def test_keys():
+    with running("-c", "512", "-np", "1", "--api-key", "secret,other") as server:
+        assert server.get("/health").status_code == 200
+        assert server.get("/v1/models").status_code == 200
+        body = {"prompt": "x", "n_predict": 1}
+        refused = server.post("/completion", body)
+        assert refused.status_code == 401
+        assert refused.json()["error"] == {"code": 401, "message": "Invalid API Key", "type": "authentication_error"}
+        assert server.get("/slots").status_code == 401
+        assert server.post("/completion", body, headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert server.post("/completion", body, headers={"Authorization": "Bearer secret"}).status_code == 200
+        assert server.post("/completion", body, headers={"X-Api-Key": "other"}).status_code == 200
+
+
+def test_cors(server):
+    response = httpx.options(server.url + "/v1/chat/completions", headers={"Origin": "http://example.org"})
+    assert response.status_code == 200 and response.text == ""
+    assert response.headers["access-control-allow-origin"] == "http://example.org"
+    assert response.headers["access-control-allow-credentials"] == "true"
+    assert response.headers["access-control-allow-methods"] == "GET, POST, DELETE, OPTIONS"
+    assert response.headers["access-control-allow-headers"] == "*"
+    assert server.get("/health").headers["server"] == "llama.cpp"
+
+
+def test_alias_prefix_and_switched_off_endpoints():
+    with running("-c", "512", "-np", "1", "--alias", "tiny", "--no-slots") as server:
+        assert server.get("/v1/models").json()["data"][0]["id"] == "tiny"
+        assert server.get("/slots").status_code == 501
+        assert server.get("/metrics").status_code == 501
+        assert server.post("/props", {}).status_code == 501
+        assert server.post("/completion", {"prompt": "x", "n_predict": 1}).json()["model"] == "tiny"
+
+
+def test_a_full_context_ends_the_answer_as_truncated():
+    with running("-c", "128", "-np", "1") as server:
+        answer = server.post("/completion", {**LONG, "n_predict": -1}).json()
+        assert answer["stop_type"] == "limit" and answer["truncated"] is True
+        assert answer["tokens_cached"] + 1 >= 128
+
+
+def test_context_shift_goes_on():
+    with running("-c", "128", "-np", "1", "--context-shift") as server:
+        answer = server.post("/completion", {**LONG, "n_predict": 300}).json()
+        assert answer["tokens_predicted"] == 300 and answer["truncated"] is True
+
+
+def test_a_taken_port_is_one_clear_error(server):
+    port = server.url.rsplit(":", 1)[1]
+    other = Server("--port", port)
+    assert other.process.wait(30) == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in other.log()
+
+
+def test_a_missing_or_broken_model_is_one_clear_error(tmp_path):
+    missing = Server(model=tmp_path / "nowhere.gguf")
+    assert missing.process.wait(30) == 1 and "nowhere.gguf" in missing.log()
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF\x03\x00\x00\x00" + b"\xff" * 100)
+    refused = Server(model=broken)
+    assert refused.process.wait(30) == 1 and "broken.gguf" in refused.log()
+
+
+def test_stopping_lets_running_answers_end():
+    server = Server("-c", "1024", "-np", "2").wait()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(server.post, "/completion", {**LONG, "n_predict": 200})
+        deadline = time.time() + 10
+        while server.busy_slots() == 0 and not answer.done() and time.time() < deadline:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        assert answer.result().json()["tokens_predicted"] == 200
+    assert server.process.wait(30) == 0
+
+
+def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):
+    """Mixed requests, some of whose clients leave; the soak of five minutes is scripts/soak.sh."""
+    seconds = 60
+    end = time.time() + seconds
+    half = {}
+
+    def client(i):
+        n = 0
+        with httpx.Client(timeout=60) as http:
+            while time.time() < end:
+                body = {"prompt": f"client {i} asks {n % 7} " * 5, "n_predict": 20, "ignore_eos": True, "stream": n % 2 == 0}
+                if n % 10 == 9:
+                    with http.stream("POST", server.url + "/completion", json={**body, "stream": True}) as response:
+                        next(response.iter_lines())
+                elif body["stream"]:
+                    with http.stream("POST", server.url + "/completion", json=body) as response:
+                        last = [json.loads(line[6:]) for line in response.iter_lines() if line.startswith("data: ")][-1]
+                        assert last["stop"] and last["tokens_predicted"] == 20
+                else:
+                    assert http.post(server.url + "/completion", json=body).json()["tokens_predicted"] == 20
+                n += 1
+                if time.time() > end - seconds / 2:
+                    half.setdefault("rss", server.rss_kib())
+        return n
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        counts = list(pool.map(client, range(16)))
+    assert min(counts) > 0
+    server.wait_until_idle()
+    assert server.rss_kib() - half["rss"] < 16 * 1024
