@@ -1,0 +1,136 @@
+#include "runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <span>
+
+#include "common/args/build_info.h"
+#include "common/args/settings.h"
+#include "common/setup/setup.h"
+#include "llama/context.h"
+
+namespace bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using llama::Token;
+
+/// One sequence that is filled with random tokens; every run of a test draws them anew.
+class Load {
+ public:
+  explicit Load(llama::Context& context) : context_(context), seq_(context.create_sequence()) {}
+
+  void clear() { context_.truncate(seq_, 0); }
+
+  void prompt(int n) {
+    std::vector<Token> tokens(static_cast<std::size_t>(n));
+    for (Token& token : tokens) token = random_token();
+    const llama::Vocab& vocab = context_.model().vocab();
+    if (context_.length(seq_) == 0 && n > 0 && vocab.add_bos()) tokens[0] = vocab.special().bos;
+    const auto n_batch = static_cast<std::size_t>(context_.params().n_batch);
+    for (std::size_t at = 0; at < tokens.size(); at += n_batch) {
+      const llama::StepSequence rows{seq_, std::span(tokens).subspan(at, std::min(n_batch, tokens.size() - at)),
+                                     llama::Outputs::last, nullptr};
+      context_.run({{&rows, 1}});
+    }
+  }
+
+  void generate(int n) {
+    const llama::Vocab& vocab = context_.model().vocab();
+    Token token = context_.length(seq_) == 0 && vocab.add_bos() ? vocab.special().bos : random_token();
+    for (int i = 0; i < n; ++i) {
+      const llama::StepSequence row{seq_, {&token, 1}, llama::Outputs::last, nullptr};
+      context_.run({{&row, 1}});
+      token = random_token();
+    }
+  }
+
+ private:
+  Token random_token() {
+    return std::rand() % context_.model().info().n_vocab;
+  }  // NOLINT(cert-msc50-cpp): the documented stream
+
+  llama::Context& context_;
+  llama::SeqId seq_;
+};
+
+common::Settings settings_of(const Test& test) {
+  common::Settings settings;
+  settings.model.path = test.model;
+  settings.model.lock_memory = test.load_mode == LoadMode::mlock || test.load_mode == LoadMode::mmap_mlock;
+  settings.model.load_mode = common::LoadMode::read;
+  if (test.load_mode == LoadMode::mmap || test.load_mode == LoadMode::mmap_mlock)
+    settings.model.load_mode = common::LoadMode::mmap;
+  if (test.load_mode == LoadMode::direct_io) settings.model.load_mode = common::LoadMode::direct_io;
+  settings.threads.n_threads = test.n_threads;
+  settings.threads.poll = test.poll;
+  settings.context.n_ctx = std::max(1, test.n_prompt + test.n_gen + test.n_depth);
+  settings.context.n_batch = test.n_batch;
+  settings.context.n_ubatch = test.n_ubatch;
+  settings.context.flash_attention =
+      test.flash_attention == FlashAttention::off ? common::Tristate::off : common::Tristate::on;
+  settings.cache.type_k = test.type_k;
+  settings.cache.type_v = test.type_v;
+  return settings;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace
+
+void Runner::load(const Test& test) {
+  const bool same_device = device_ != nullptr && loaded_.n_threads == test.n_threads && loaded_.poll == test.poll;
+  const bool same_model =
+      model_ != nullptr && same_device && loaded_.model == test.model && loaded_.load_mode == test.load_mode;
+  if (same_model) return;
+  const common::Settings settings = settings_of(test);
+  model_.reset();
+  if (!same_device) {
+    device_.reset();
+    device_ = common::make_device(settings);
+  }
+  model_ = common::load_model(settings, *device_);
+  loaded_ = test;
+}
+
+Result Runner::run(const Test& test) {
+  load(test);
+  const common::Settings settings = settings_of(test);
+  llama::Context context(*model_, *device_, common::context_params(settings, *model_, 1));
+  Load work(context);
+  if (grid_.warmup) {
+    if (test.n_prompt > 0) work.prompt(test.n_prompt);
+    if (test.n_gen > 0 && test.n_prompt == 0) work.generate(1);
+  }
+  Result result;
+  result.test = test;
+  result.test_time = utc_now();
+  for (int i = 0; i < grid_.repetitions; ++i) {
+    work.clear();
+    if (test.n_depth > 0) work.prompt(test.n_depth);
+    if (test.prompt_is_untimed) work.prompt(test.n_prompt);
+    const Clock::time_point start = Clock::now();
+    if (test.n_prompt > 0 && !test.prompt_is_untimed) work.prompt(test.n_prompt);
+    if (test.n_gen > 0) work.generate(test.n_gen);
+    result.samples_ns.push_back(static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count()));
+  }
+  const llama::ModelInfo& info = model_->info();
+  result.subject = {.build_commit = std::string(common::build_commit()),
+                    .cpu_info = device_->description(),
+                    .model_type = info.architecture + " " + info.size_label + " " + info.file_type,
+                    .build_number = common::build_number(),
+                    .model_size = info.file_bytes,
+                    .model_n_params = info.n_params};
+  return result;
+}
+
+}  // namespace bench
