@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+
+#include "ggml/gguf.h"
+#include "llama/vocab.h"
+#include "pretokenizer.h"
+#include "test_support.h"
+#include "test_vocab.h"
+
+// Hostile inputs of a megabyte: quadratic code would not end within the test's time limit. Wall time is printed, not
+// judged.
+
+namespace llama {
+namespace {
+
+std::string repeated(std::string_view unit, std::size_t bytes) {
+  std::string text;
+  text.reserve(bytes + unit.size());
+  while (text.size() < bytes) text += unit;
+  return text;
+}
+
+const char* const kUnits[] = {"a", " ",  "\n", " \n", "\t", "😀",  "7",       "日",     "я",      "é",
+                              "A", "aB", "<",  "<|",  "'",  "a ", "e\u0301", "\u2028", "\u3042", "l "};
+// What one token's merges, a special token's search and bad bytes make of it; the other units are the splitters'
+// concern.
+const char* const kMainUnits[] = {"a", " ", "\n", "😀", "<", "\xFF"};
+
+double seconds(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void expect_linear(const std::string& name, const Vocab& vocab) {
+  for (const char* unit : kMainUnits) {
+    const std::string half = repeated(unit, 512 * 1024);
+    const std::string whole = repeated(unit, 1024 * 1024);
+    std::size_t n_half = 0;
+    std::size_t n_whole = 0;
+    const double t_half = seconds([&] { n_half = vocab.tokenize(half, {.parse_special = true}).size(); });
+    const double t_whole = seconds([&] { n_whole = vocab.tokenize(whole, {.parse_special = true}).size(); });
+    EXPECT_LE(n_whole, 2 * n_half + 2);
+    if (t_whole > 0.5) {
+      std::printf("%s, '%s': %.2f s for 0.5 MiB, %.2f s for 1 MiB (x %.1f)\n", name.c_str(), unit, t_half, t_whole,
+                  t_whole / t_half);
+    }
+  }
+}
+
+TEST(LinearTime, EveryAlgorithmEndsOnAMegabyteOfOneThing) {
+  expect_linear("spm", Vocab::load(testing::spm_metadata({"▁", "a", "aa", "aaaa", "▁▁", "▁▁▁▁"}), "spm"));
+  expect_linear("bpe", Vocab::load(testing::bpe_metadata(testing::some_merges(), "llama-bpe"), "bpe"));
+  expect_linear("wpm", Vocab::load(testing::wpm_metadata(), "wpm"));
+  expect_linear("ugm", Vocab::load(testing::ugm_metadata(), "ugm"));
+  expect_linear("rwkv", Vocab::load(testing::rwkv_metadata(), "rwkv"));
+}
+
+TEST(LinearTime, EveryPreTokenizerEndsOnAQuarterMegabyteOfOneThing) {
+  for (const PreTokenizerGroup& group : pre_tokenizer_groups()) {
+    const Splitter splitter(group.name);
+    std::vector<std::string_view> pieces;
+    for (const char* unit : kUnits) {
+      for (const char* tail : {"", "x", "日", "!", "\n"}) {
+        const std::string text = repeated(unit, 256 * 1024) + tail;
+        const double t = seconds([&] { splitter.split(text, pieces); });
+        std::size_t total = 0;
+        for (const std::string_view piece : pieces) total += piece.size();
+        EXPECT_EQ(total, text.size());
+        if (t > 0.5) std::printf("%s, '%s': %.2f s\n", std::string(group.name).c_str(), unit, t);
+      }
+    }
+  }
+}
+
+TEST(LinearTime, ManySpecialTokensDoNotSlowTheSearch) {
+  ggml::gguf::Metadata m = testing::spm_metadata({});
+  std::vector<std::string> texts(m.get_array("tokenizer.ggml.tokens")->strings);
+  std::vector<std::int32_t> types(texts.size(), 6);
+  for (int n = 1; n <= 31; ++n) texts.push_back(std::string(static_cast<std::size_t>(n), ' '));
+  for (int n = 0; n < 6000; ++n) texts.push_back("<unused" + std::to_string(n) + ">");
+  types.resize(texts.size(), 4);
+  m.set_strings("tokenizer.ggml.tokens", texts);
+  m.set_i32s("tokenizer.ggml.token_type", types);
+  m.set_f32s("tokenizer.ggml.scores", std::vector<float>(texts.size(), 0.0F));
+  const Vocab vocab = Vocab::load(m, "many");
+  expect_linear("many special tokens", vocab);
+  const auto tokens = vocab.tokenize(std::string(63, ' '), {});
+  ASSERT_EQ(tokens.size(), 3U);
+  EXPECT_EQ(vocab.text(tokens[0]).size(), 31U);
+  EXPECT_EQ(vocab.text(tokens[1]).size(), 31U);
+  EXPECT_EQ(vocab.text(tokens[2]).size(), 1U);
+}
+
+TEST(LinearTime, TheBigVocabulariesEndToo) {
+  const auto shared = tandem::shared_dir();
+  if (!shared || !std::filesystem::exists(*shared / "data" / "vocab")) GTEST_SKIP() << "no shared folder";
+  for (const char* name : {"llama3", "gemma3-spm"}) {
+    const std::string path = (*shared / "data" / "vocab" / (std::string(name) + ".gguf")).string();
+    expect_linear(name, Vocab::load(ggml::gguf::File::open(path).metadata(), path));
+  }
+}
+
+}  // namespace
+}  // namespace llama
