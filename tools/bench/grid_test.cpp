@@ -1,0 +1,82 @@
+#include "grid.h"
+
+#include <gtest/gtest.h>
+
+#include "ggml/error.h"
+#include "options.h"
+#include "result.h"
+
+namespace bench {
+namespace {
+
+using Ints = std::vector<int>;
+
+TEST(IntList, TakesListsAndRanges) {
+  EXPECT_EQ(parse_int_list("-p", "512"), Ints{512});
+  EXPECT_EQ(parse_int_list("-p", "1,2,-3"), (Ints{1, 2, -3}));
+  EXPECT_EQ(parse_int_list("-p", "1-4"), (Ints{1, 2, 3, 4}));
+  EXPECT_EQ(parse_int_list("-p", "16-64+16,7"), (Ints{16, 32, 48, 64, 7}));
+  EXPECT_EQ(parse_int_list("-p", "1-8*2"), (Ints{1, 2, 4, 8}));
+}
+
+TEST(IntList, RefusesWhatIsNoListOfIntegers) {
+  for (const char* text : {"", "x", "1,", "1-", "1-4+", "1-4*1", "1-4+0", "0-4*2", "1.5", "1-4/2", "99999999999"}) {
+    EXPECT_THROW((void)parse_int_list("-p", text), ggml::Error) << text;
+  }
+}
+
+Grid parsed(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "llama-bench");
+  Grid grid;
+  EXPECT_EQ(parse_options(static_cast<int>(arguments.size()), arguments.data(), grid), Action::run);
+  return grid;
+}
+
+TEST(Options, GivenListsReplaceTheDefaultsAndAddUp) {
+  const Grid grid = parsed({"-m", "a.gguf,b.gguf", "-p", "64", "-p", "128", "-n", "0", "-fa", "0,1", "-pg", "32,8"});
+  EXPECT_EQ(grid.models, (std::vector<std::string>{"a.gguf", "b.gguf"}));
+  EXPECT_EQ(grid.n_prompt, (Ints{64, 128}));
+  EXPECT_EQ(grid.n_batch, Ints{2048});
+  const std::vector<Test> tests = expand(grid);
+  ASSERT_EQ(tests.size(), 2u * 2u * 3u);  // models x flash attention x (pp64, pp128, pg)
+  EXPECT_EQ(tests[0].label(), "pp64");
+  EXPECT_EQ(tests[2].label(), "pp32+tg8");
+  EXPECT_EQ(tests[0].flash_attention, FlashAttention::off);
+  EXPECT_EQ(tests[3].flash_attention, FlashAttention::on);
+}
+
+TEST(Options, LabelsSayDepthAndUntimedPrompt) {
+  const Grid grid = parsed({"-m", "a", "-p", "0", "-n", "16", "-d", "4096", "-gp", "100,8"});
+  const std::vector<Test> tests = expand(grid);
+  ASSERT_EQ(tests.size(), 2u);
+  EXPECT_EQ(tests[0].label(), "tg16 @ d4096");
+  EXPECT_EQ(tests[1].label(), "tg8@pp100 @ d4096");
+}
+
+TEST(Options, RefuseWhatTheyCannotDo) {
+  for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--nope"},
+                                                    {"-p"},
+                                                    {"-p", "x"},
+                                                    {"-fa", "maybe"},
+                                                    {"-ctk", "q7"},
+                                                    {"-sas", "1"},
+                                                    {"-ot", "x=CUDA0"},
+                                                    {"-r", "0"}}) {
+    EXPECT_THROW(parsed(arguments), ggml::Error) << arguments[0];
+  }
+}
+
+TEST(Result, RatesCountWhatWasTimed) {
+  Result result;
+  result.test.n_prompt = 100;
+  result.test.n_gen = 10;
+  result.samples_ns = {1000000000, 500000000};
+  EXPECT_EQ(result.tokens_per_second(), (std::vector<double>{110, 220}));
+  result.test.prompt_is_untimed = true;
+  EXPECT_EQ(result.tokens_per_second(), (std::vector<double>{10, 20}));
+  EXPECT_DOUBLE_EQ(deviation({1, 2, 3, 4}), 1.2909944487358056);
+  EXPECT_EQ(deviation({5}), 0);
+}
+
+}  // namespace
+}  // namespace bench
