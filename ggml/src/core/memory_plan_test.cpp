@@ -110,7 +110,7 @@ TEST(MemoryPlan, NeverOverlapsLiveTensorsOfRandomGraphs) {
       worst = std::max(worst, static_cast<double>(plan.arena_bytes) / static_cast<double>(plan.max_live_bytes));
   }
   RecordProperty("worst_percent", static_cast<int>(worst * 100));
-  EXPECT_LE(worst, 1.25);
+  EXPECT_LE(worst, 1.15);
 }
 
 struct Sizes {

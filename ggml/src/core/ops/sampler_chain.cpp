@@ -74,7 +74,8 @@ class Chain {
   }
 
   void run(SampleResult& result) {
-    collect();
+    if (!preselect()) collect();
+    apply_biases();
     for (SampleStage stage : row_.stages) apply(stage);
     if (row_.temperature <= 0.0f) keep_best();
     const std::size_t chosen = draw();
@@ -94,8 +95,73 @@ class Chain {
     for (std::size_t i = 0; i < n_vocab; ++i) {
       const float logit = in_.logits[i];
       list_[n_] = {logit, static_cast<std::int32_t>(i)};
-      n_ += logit > kNegInf && allowed(i) ? 1u : 0u;  // false for NaN
+      n_ += is_candidate(i) ? 1u : 0u;
     }
+  }
+
+  // How many of the likeliest the first stage that looks at the order keeps; 0 when it has to see them all.
+  std::size_t kept_first() const {
+    for (SampleStage stage : row_.stages) {
+      const bool idle = stage == SampleStage::none || stage == SampleStage::penalties ||
+                        (stage == SampleStage::top_k && row_.top_k <= 0) ||
+                        (stage == SampleStage::typical && row_.typical_p >= 1.0f) ||
+                        (stage == SampleStage::top_p && row_.top_p >= 1.0f) ||
+                        (stage == SampleStage::min_p && row_.min_p <= 0.0f);
+      if (idle) continue;
+      if (stage == SampleStage::top_k) return static_cast<std::size_t>(row_.top_k);
+      return stage == SampleStage::temperature && row_.temperature <= 0.0f ? 1 : 0;
+    }
+    return row_.temperature <= 0.0f ? 1 : 0;
+  }
+
+  // A list that is as good as the whole vocabulary where the chain starts with a cut to k: with m tokens whose logits
+  // change before the cut, its survivors are among those m and the k + m likeliest of the unchanged logits. One pass
+  // that mostly compares, instead of writing 8 bytes per token and then selecting (0.08 instead of 0.57 ms for 262,144
+  // tokens).
+  bool preselect() {
+    const std::size_t k = kept_first(), m = in_.adjust.size(), n_vocab = in_.logits.size();
+    if (k == 0 || k + m > kHeapLimit || k + 2 * m > n_vocab) return false;
+    scan_likeliest(k + m);
+    for (const SampleAdjust& a : in_.adjust) {
+      const auto token = static_cast<std::size_t>(a.token);
+      if (a.token >= 0 && token < n_vocab && is_candidate(token)) list_[n_++] = {in_.logits[token], a.token};
+    }
+    std::sort(list_, list_ + n_, [](const Candidate& x, const Candidate& y) { return x.token < y.token; });
+    n_ = static_cast<std::size_t>(
+        std::unique(list_, list_ + n_, [](const Candidate& x, const Candidate& y) { return x.token == y.token; }) -
+        list_);
+    return true;
+  }
+
+  bool is_candidate(std::size_t token) const {
+    return in_.logits[token] > kNegInf && allowed(token);  // false for NaN
+  }
+
+  // The k likeliest candidates at the front of the list, in no order. Tokens come in rising order, so that an equal
+  // logit never replaces an earlier one.
+  void scan_likeliest(std::size_t k) {
+    constexpr std::size_t kLine = 32;
+    const float* logits = in_.logits.data();
+    const std::size_t n_vocab = in_.logits.size();
+    float bound = kNegInf;
+    for (std::size_t first = 0; first < n_vocab; first += kLine) {
+      const std::size_t end = std::min(first + kLine, n_vocab);
+      if (end - first == kLine) {
+        unsigned any = 0;
+        for (std::size_t i = 0; i < kLine; ++i) any |= static_cast<unsigned>(logits[first + i] > bound);
+        if (any == 0) continue;
+      }
+      for (std::size_t i = first; i < end; ++i) {
+        if (!(logits[i] > bound) || !allowed(i)) continue;
+        if (n_ == k) std::pop_heap(list_, list_ + n_--, likelier);
+        list_[n_++] = {logits[i], static_cast<std::int32_t>(i)};
+        std::push_heap(list_, list_ + n_, likelier);
+        if (n_ == k) bound = list_[0].logit;
+      }
+    }
+  }
+
+  void apply_biases() {
     bool banned = false;
     for (const SampleAdjust& a : in_.adjust) {
       if (a.bias == 0.0f) continue;

@@ -264,6 +264,38 @@ TEST(SamplerChain, SelectionsEqualAFullSort) {
   }
 }
 
+TEST(SamplerChain, PreselectionEqualsTheWholeVocabulary) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 2);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<float> logits(100 + random() % 3000);
+    for (float& x : logits) x = round % 3 == 0 ? std::round(normal(random)) : normal(random);
+    std::vector<SampleAdjust> adjust;
+    for (std::uint32_t i = random() % 20; i > 0; --i)
+      adjust.push_back({static_cast<std::int32_t>(random() % logits.size()), i % 4 == 0 ? -kInf : normal(random),
+                        static_cast<std::int32_t>(random() % 3)});
+    std::vector<std::uint32_t> mask;
+    if (round % 2 == 0)
+      for (std::size_t i = 0; i <= logits.size() / 32; ++i)
+        mask.push_back(static_cast<std::uint32_t>(random() & random()));
+    SampleRow row = plain_row();
+    row.repeat_penalty = 1.3f;
+    row.presence_penalty = 0.4f;
+    row.stages[1] = SampleStage::penalties;
+    row.stages[2] = SampleStage::top_k;
+    row.top_k = round % 5 == 0 ? 1 : 1 + static_cast<int>(random() % 60);
+    row.uniform = 0.6f;
+    const SampleResult fast = sample(row, {logits, adjust, mask});
+    // A typical stage that keeps everything forces the long way; it reorders, which the cut undoes.
+    row.stages[0] = SampleStage::typical;
+    row.typical_p = 0.99999994f;
+    row.min_keep = static_cast<std::int32_t>(logits.size());
+    const SampleResult slow = sample(row, {logits, adjust, mask});
+    EXPECT_EQ(fast.token, slow.token);
+    EXPECT_EQ(survivors(fast), survivors(slow));
+  }
+}
+
 TEST(SamplerChain, ChoosesFromAQuarterOfAMillionTokensInMilliseconds) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 3);
