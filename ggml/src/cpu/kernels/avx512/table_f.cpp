@@ -1,0 +1,24 @@
+// AVX-512 F, BW, VL, DQ.
+#include "cpu/kernels/isa_unit.h"
+#include "cpu/kernels/tables.h"
+
+namespace ggml::cpu {
+namespace {
+
+constexpr int kPrefetchBytes = 1024;
+/// Vectors of weight rows times activation rows that a GEMM step holds in the 32 registers.
+template <bool kSplit>
+struct GemmShape {
+  static constexpr int kV = 2, kT = kSplit ? 2 : 4;
+};
+constexpr int kFloatRows = 8;
+
+#define TANDEM_SIMD "cpu/kernels/body/simd_avx512.inc"
+#include "cpu/kernels/body/kernels.inc"
+
+}  // namespace
+
+constexpr KernelTable kTableAvx512Value = make_table("avx512", "AVX-512 F, BW, VL, DQ");
+const KernelTable kTableAvx512 = kTableAvx512Value;
+
+}  // namespace ggml::cpu

@@ -1,0 +1,24 @@
+// AVX-512 with VNNI, VBMI, VBMI2 and BF16.
+#include "cpu/kernels/isa_unit.h"
+#include "cpu/kernels/tables.h"
+
+namespace ggml::cpu {
+namespace {
+
+constexpr int kPrefetchBytes = 1024;
+/// Vectors of weight rows times activation rows that a GEMM step holds in the 32 registers.
+template <bool kSplit>
+struct GemmShape {
+  static constexpr int kV = 2, kT = kSplit ? 2 : 4;
+};
+constexpr int kFloatRows = 8;
+
+#define TANDEM_SIMD "cpu/kernels/body/simd_avx512.inc"
+#include "cpu/kernels/body/kernels.inc"
+
+}  // namespace
+
+constexpr KernelTable kTableAvx512VbmiValue = make_table("avx512vbmi", "AVX-512 with VNNI, VBMI, VBMI2 and BF16");
+const KernelTable kTableAvx512Vbmi = kTableAvx512VbmiValue;
+
+}  // namespace ggml::cpu
