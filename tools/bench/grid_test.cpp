@@ -37,7 +37,7 @@ TEST(Options, GivenListsReplaceTheDefaultsAndAddUp) {
   EXPECT_EQ(grid.models, (std::vector<std::string>{"a.gguf", "b.gguf"}));
   EXPECT_EQ(grid.n_prompt, (Ints{64, 128}));
   EXPECT_EQ(grid.n_batch, Ints{2048});
-  const std::vector<Test> tests = expand(grid);
+  const std::vector<bench::Test> tests = expand(grid);
   ASSERT_EQ(tests.size(), 2u * 2u * 3u);  // models x flash attention x (pp64, pp128, pg)
   EXPECT_EQ(tests[0].label(), "pp64");
   EXPECT_EQ(tests[2].label(), "pp32+tg8");
@@ -47,7 +47,7 @@ TEST(Options, GivenListsReplaceTheDefaultsAndAddUp) {
 
 TEST(Options, LabelsSayDepthAndUntimedPrompt) {
   const Grid grid = parsed({"-m", "a", "-p", "0", "-n", "16", "-d", "4096", "-gp", "100,8"});
-  const std::vector<Test> tests = expand(grid);
+  const std::vector<bench::Test> tests = expand(grid);
   ASSERT_EQ(tests.size(), 2u);
   EXPECT_EQ(tests[0].label(), "tg16 @ d4096");
   EXPECT_EQ(tests[1].label(), "tg8@pp100 @ d4096");
