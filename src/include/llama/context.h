@@ -28,7 +28,8 @@ struct ContextParams {
       yarn_beta_slow;
   std::optional<int> yarn_orig_ctx;
   std::optional<std::string> rope_scaling;  // none, linear, yarn
-  ggml::Observer* observer = nullptr;       // imatrix, dumps; named tensors are observed when set
+  ggml::Observer* observer = nullptr;       // imatrix, dumps; all named tensors and projections are seen when set
+  bool decompose_all = false;               // run primitives only (tests)
 };
 
 enum class Outputs : std::uint8_t { none, last, all };
@@ -38,7 +39,7 @@ struct StepSequence {
   SeqId seq;
   std::span<const Token> tokens;
   Outputs outputs = Outputs::last;
-  Sampler* sampler = nullptr;  // set: sample the last row; else logits are returned
+  Sampler* sampler = nullptr;  // set: sample the last row (outputs must not be none); else logits are returned
 };
 
 /// One unit of work: decode rows of some sequences beside prompt chunks of others.
@@ -46,7 +47,7 @@ struct Step {
   std::span<const StepSequence> sequences;
 };
 
-/// Names a submitted step. Tickets are collected in order.
+/// Names a submitted step. Tickets are collected in order; at most two may wait to be collected.
 struct Ticket {
   std::uint64_t number = 0;
 };
@@ -57,7 +58,7 @@ struct StepResult {
     SeqId seq;
     std::span<const float> logits;  // [n_vocab, n_outputs], empty when sampled
     int n_outputs = 0;
-    std::optional<SampledToken> sampled;  // when a sampler was given
+    std::optional<SampledToken> sampled;  // when a sampler was given; kNoToken if mask and biases allow none
   };
   std::vector<Sequence> sequences;  // as in the step
 };
@@ -69,6 +70,8 @@ struct ContextStats {
   double weight_bytes = 0;  // bytes of weights and KV that the last step had to read
   double kv_bytes = 0;
   std::uint64_t kv_total_bytes = 0, arena_bytes = 0;
+  // Of the compiled segment whose scratch exceeds its lower bound the most: bytes planned, bytes alive at one time.
+  std::uint64_t scratch_bytes = 0, scratch_live_bytes = 0;
   int kv_blocks_total = 0, kv_blocks_used = 0;
 };
 
@@ -90,7 +93,7 @@ class Context {
   SeqId create_sequence();
   void remove_sequence(SeqId seq);
   [[nodiscard]] int length(SeqId seq) const;
-  /// Cuts a sequence to its first `n_tokens` cells. Pre: possible (see resume_point).
+  /// Cuts a sequence to its first `n_tokens` cells. Throws Error(unsupported) unless resume_point() is n_tokens.
   void truncate(SeqId seq, int n_tokens);
   /// The largest n <= n_tokens to which the sequence can be cut and continued (windows and recurrent state may have
   /// forgotten more).

@@ -1,0 +1,295 @@
+#include "llama/context.h"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+
+#include "decode/ports.h"
+#include "decode/program_cache.h"
+#include "decode/segments.h"
+#include "decode/step_runner.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "kv/kv_cache.h"
+#include "model/hparams.h"
+
+namespace llama {
+
+using ggml::DType;
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::kKvBlockTokens;
+using ggml::strf;
+
+namespace {
+
+constexpr int kMaxContext = 1 << 30;
+constexpr int kMaxSequences = 4096;
+constexpr int kMaxUbatch = 1 << 20;
+constexpr int kMaxHeadRows = 64;  // logits of a wide vocabulary are large; more outputs take several turns of the head
+constexpr std::size_t kAdjustPerRow = 256;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& hint) {
+  throw Error(ErrorCode::invalid_argument, message, hint);
+}
+
+void check_kv_type(const char* what, DType type) {
+  if (type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0) return;
+  throw Error(
+      ErrorCode::unsupported,
+      strf("%s cache type %s is not available in this version", what, std::string(ggml::type_info(type).id).c_str()),
+      "use f32, f16, bf16 or q8_0");
+}
+
+ContextParams resolve(ContextParams p, const Hparams& hparams) {
+  if (p.n_ctx == 0) p.n_ctx = hparams.n_ctx_train;
+  if (p.n_ctx < 1 || p.n_ctx > kMaxContext)
+    refuse(strf("context size %d is not between 1 and %d", p.n_ctx, kMaxContext), "set -c");
+  if (p.n_seq_max < 1 || p.n_seq_max > kMaxSequences)
+    refuse(strf("%d parallel sequences are not between 1 and %d", p.n_seq_max, kMaxSequences), "set -np");
+  if (p.n_batch < 1) refuse(strf("batch size %d is not positive", p.n_batch), "set -b");
+  if (p.n_ubatch < 1 || p.n_ubatch > kMaxUbatch)
+    refuse(strf("ubatch size %d is not between 1 and %d", p.n_ubatch, kMaxUbatch), "set -ub");
+  p.n_ctx = (p.n_ctx + kKvBlockTokens - 1) / kKvBlockTokens * kKvBlockTokens;
+  if (p.n_ubatch > p.n_batch) {
+    ggml::logf(ggml::LogLevel::warn, "ubatch size %d is larger than the batch size and was set to %d", p.n_ubatch,
+               p.n_batch);
+    p.n_ubatch = p.n_batch;
+  }
+  check_kv_type("K", p.k_type);
+  check_kv_type("V", p.v_type);
+  if (p.v_type == DType::q8_0 && !p.flash_attention)
+    refuse("a quantised V cache needs flash attention", "turn flash attention on, or use f16 for V");
+  for (const LayerHparams& layer : hparams.layers) {
+    const ggml::KvLayout layout{p.k_type, p.v_type, layer.n_head_kv, layer.dk, layer.dv};
+    if (!layout.supported())
+      throw Error(ErrorCode::unsupported,
+                  strf("cache types %s and %s do not fit heads of %d and %d elements",
+                       std::string(ggml::type_info(p.k_type).id).c_str(),
+                       std::string(ggml::type_info(p.v_type).id).c_str(), layer.dk, layer.dv),
+                  "q8_0 needs a multiple of 32; use f16");
+  }
+  return p;
+}
+
+PortSizes port_sizes(const Hparams& hparams, const ContextParams& params) {
+  PortSizes sizes;
+  sizes.n_ubatch = params.n_ubatch;
+  sizes.n_seq_max = params.n_seq_max;
+  sizes.n_embd = hparams.n_embd;
+  sizes.n_vocab = hparams.n_vocab;
+  sizes.max_head_rows = std::min(params.n_ubatch, kMaxHeadRows);
+  sizes.table_entries = params.n_seq_max * (params.n_ctx / kKvBlockTokens + 1);
+  sizes.adjust_entries = static_cast<std::size_t>(sizes.max_head_rows) * kAdjustPerRow;
+  return sizes;
+}
+
+const Hparams& loaded_hparams(const Model& model) {
+  if (model.weights().layers.empty()) refuse("the model was loaded without its weights", "load it without vocab_only");
+  return model.hparams();
+}
+
+constexpr std::size_t kMaxInFlight = 2;
+
+}  // namespace
+
+struct Context::Impl {
+  Impl(const Model& m, ggml::Device& device, const ContextParams& wanted)
+      : model(m),
+        params(resolve(wanted, loaded_hparams(m))),
+        cache(plan_kv_groups(m.hparams(), params), params.n_seq_max, params.n_ctx, device),
+        ports(port_sizes(m.hparams(), params), cache, device),
+        segments(m, params, cache, ports),
+        programs(segments, ports, params, device),
+        runner(m, params, cache, ports, programs, segments, device) {
+    const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
+    growths.reserve(n_seq);
+    first_cells.reserve(n_seq);
+    in_step.resize(n_seq, false);
+    stats.kv_total_bytes = cache.total_bytes();
+    for (Flight& flight : flights) flight.output.result.sequences.reserve(n_seq);
+    refresh_stats();
+  }
+
+  void check_step(const Step& step);
+  void run(const Step& step, const ggml::StopToken& stop, StepOutput& output);
+  void refresh_stats();
+
+  const Model& model;
+  const ContextParams params;
+  KvCache cache;
+  StepPorts ports;
+  SegmentBuilder segments;
+  ProgramCache programs;
+  StepRunner runner;
+  ContextStats stats;
+
+  std::vector<KvCache::Growth> growths;
+  std::vector<int> first_cells;
+  std::vector<bool> in_step;
+
+  /// A submitted step until the collect() after its own.
+  struct Flight {
+    StepOutput output;
+    std::exception_ptr error;
+  };
+  std::array<Flight, kMaxInFlight + 1> flights;  // one more: results live until the next collect()
+  std::uint64_t submitted = 0;
+  std::uint64_t collected = 0;
+};
+
+void Context::Impl::check_step(const Step& step) {
+  growths.clear();
+  first_cells.clear();
+  if (step.sequences.empty()) refuse("the step has no sequences", {});
+  std::size_t n_tokens = 0;
+  std::fill(in_step.begin(), in_step.end(), false);
+  for (const StepSequence& s : step.sequences) {
+    cache.check_alive(s.seq);
+    if (in_step[static_cast<std::size_t>(s.seq.v)]) refuse(strf("sequence %d is in the step twice", s.seq.v), {});
+    in_step[static_cast<std::size_t>(s.seq.v)] = true;
+    if (s.tokens.empty()) refuse(strf("sequence %d has no tokens in this step", s.seq.v), {});
+    if (s.sampler != nullptr && s.outputs == Outputs::none)
+      refuse(strf("sequence %d has a sampler but wants no output", s.seq.v), {});
+    n_tokens += s.tokens.size();
+    if (n_tokens > static_cast<std::size_t>(params.n_batch))
+      throw Error(ErrorCode::exceeds_limit, strf("the step has more than %d tokens", params.n_batch),
+                  "submit fewer tokens at a time, or raise the batch size");
+    for (const Token token : s.tokens)
+      if (token < 0 || token >= model.hparams().n_vocab)
+        refuse(strf("token %d is not in the vocabulary of %d tokens", token, model.hparams().n_vocab), {});
+    const int length = cache.length(s.seq);
+    if (static_cast<int>(s.tokens.size()) > params.n_ctx - length)
+      throw Error(ErrorCode::exceeds_limit,
+                  strf("sequence %d has %d tokens and cannot take %zu more: the context has %d", s.seq.v, length,
+                       s.tokens.size(), params.n_ctx),
+                  "shorten the prompt, or start with a larger context size");
+    growths.push_back({s.seq, static_cast<int>(s.tokens.size())});
+    first_cells.push_back(length);
+  }
+}
+
+void Context::Impl::run(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
+  try {
+    runner.run(step, first_cells, stop, output);
+  } catch (...) {
+    for (std::size_t i = 0; i < growths.size(); ++i) cache.roll_back(growths[i].seq, first_cells[i]);
+    throw;
+  }
+  for (const KvCache::Growth& growth : growths) {
+    cache.settle(growth.seq);
+    stats.tokens += static_cast<std::uint64_t>(growth.n_cells);
+  }
+  ++stats.steps;
+}
+
+void Context::Impl::refresh_stats() {
+  stats.graph_builds = programs.builds();
+  stats.arena_bytes = programs.arena_bytes();
+  stats.scratch_bytes = programs.scratch_bytes();
+  stats.scratch_live_bytes = programs.scratch_live_bytes();
+  stats.weight_bytes = runner.weight_bytes();
+  stats.kv_bytes = runner.kv_bytes();
+  stats.kv_blocks_total = stats.kv_blocks_used = 0;
+  for (int g = 0; g < cache.n_groups(); ++g) {
+    const BlockPool& pool = cache.group(GroupId(g)).pool();
+    stats.kv_blocks_total += pool.total();
+    stats.kv_blocks_used += pool.total() - pool.free();
+  }
+}
+
+Context::Context(const Model& model, ggml::Device& device, const ContextParams& params)
+    : impl_(std::make_unique<Impl>(model, device, params)) {
+  const ContextParams& p = impl_->params;
+  ggml::logf(ggml::LogLevel::info,
+             "context n_ctx=%d n_batch=%d n_ubatch=%d n_seq=%d k=%s v=%s flash_attention=%d kv_bytes=%llu "
+             "arena_bytes=%llu",
+             p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max, std::string(ggml::type_info(p.k_type).id).c_str(),
+             std::string(ggml::type_info(p.v_type).id).c_str(), p.flash_attention ? 1 : 0,
+             static_cast<unsigned long long>(impl_->stats.kv_total_bytes),
+             static_cast<unsigned long long>(impl_->stats.arena_bytes));
+}
+
+Context::~Context() = default;
+
+const ContextParams& Context::params() const {
+  return impl_->params;
+}
+const Model& Context::model() const {
+  return impl_->model;
+}
+const ContextStats& Context::stats() const {
+  impl_->refresh_stats();
+  return impl_->stats;
+}
+
+SeqId Context::create_sequence() {
+  return impl_->cache.create();
+}
+void Context::remove_sequence(SeqId seq) {
+  impl_->cache.remove(seq);
+}
+
+int Context::length(SeqId seq) const {
+  impl_->cache.check_alive(seq);
+  return impl_->cache.length(seq);
+}
+
+void Context::truncate(SeqId seq, int n_tokens) {
+  impl_->cache.truncate(seq, n_tokens);
+}
+
+int Context::resume_point(SeqId seq, int n_tokens) const {
+  impl_->cache.check_alive(seq);
+  return impl_->cache.resume_point(seq, n_tokens);
+}
+
+void Context::share_prefix(SeqId dst, SeqId src, int n_tokens) {
+  impl_->cache.share_prefix(dst, src, n_tokens);
+}
+
+void Context::shift(SeqId seq, int begin, int n) {
+  impl_->cache.shift(seq, begin, n, impl_->segments.ropes());
+}
+
+bool Context::can_append(SeqId seq, int n_tokens) const {
+  impl_->cache.check_alive(seq);
+  if (n_tokens < 0 || n_tokens > impl_->params.n_ctx - impl_->cache.length(seq)) return false;
+  const KvCache::Growth growth{seq, n_tokens};
+  return impl_->cache.can_append({&growth, 1});
+}
+
+void Context::check_integrity() const {
+  impl_->cache.check_integrity();
+}
+
+Ticket Context::submit(const Step& step, const ggml::StopToken& stop) {
+  Impl& impl = *impl_;
+  if (impl.submitted - impl.collected >= kMaxInFlight)
+    throw Error(ErrorCode::unavailable, strf("%zu steps wait to be collected", kMaxInFlight), "collect one first");
+  impl.check_step(step);
+  impl.cache.append(impl.growths);
+  Impl::Flight& flight = impl.flights[impl.submitted % impl.flights.size()];
+  flight.error = nullptr;
+  try {
+    impl.run(step, stop, flight.output);
+  } catch (...) {
+    flight.error = std::current_exception();
+  }
+  return {++impl.submitted};
+}
+
+const StepResult& Context::collect(Ticket ticket) {
+  Impl& impl = *impl_;
+  if (ticket.number != impl.collected + 1 || ticket.number > impl.submitted)
+    throw Error(
+        ErrorCode::invalid_argument,
+        strf("step %llu cannot be collected now: %llu of %llu were", static_cast<unsigned long long>(ticket.number),
+             static_cast<unsigned long long>(impl.collected), static_cast<unsigned long long>(impl.submitted)));
+  Impl::Flight& flight = impl.flights[impl.collected % impl.flights.size()];
+  ++impl.collected;
+  if (flight.error) std::rethrow_exception(flight.error);
+  return flight.output.result;
+}
+
+}  // namespace llama

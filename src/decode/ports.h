@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ggml/device.h"
+#include "ggml/kv_layout.h"
+#include "ggml/sample_row.h"
+#include "kv/kv_cache.h"
+#include "llama/types.h"
+
+namespace llama {
+
+/// Numbers of the memory that step graphs read and write. Fixed for the life of a context, so that compiled programs
+/// stay valid from step to step.
+namespace port {
+inline constexpr ggml::PortId kTokens{0};      // [T] i32
+inline constexpr ggml::PortId kPositions{1};   // [T] i32
+inline constexpr ggml::PortId kStreamEven{2};  // [n_embd, T] residual stream between segments: segment i reads one of
+inline constexpr ggml::PortId kStreamOdd{3};   // the two and writes the other
+inline constexpr ggml::PortId kOutputRows{4};  // [T] i32: rows that leave the last layer when it is trimmed
+inline constexpr ggml::PortId kHeadRows{5};    // [outputs] i32: rows that the head evaluates
+inline constexpr ggml::PortId kLogits{6};      // [n_vocab, outputs]
+inline constexpr ggml::PortId kSampleRows{7};  // SampleRow per output
+inline constexpr ggml::PortId kAdjust{8};      // SampleAdjust list
+inline constexpr ggml::PortId kMasks{9};       // [ceil(n_vocab / 32), outputs]
+inline constexpr ggml::PortId kSampled{10};    // SampleResult per output
+
+[[nodiscard]] constexpr ggml::PortId stream(int segment_border) {
+  return segment_border % 2 == 0 ? kStreamEven : kStreamOdd;
+}
+[[nodiscard]] constexpr ggml::PortId spans(GroupId group) {
+  return ggml::PortId(16 + 2 * group.v);
+}
+[[nodiscard]] constexpr ggml::PortId block_table(GroupId group) {
+  return ggml::PortId(17 + 2 * group.v);
+}
+inline constexpr int kFirstPool = 4096;  // groups come before it: fewer than layers, which are at most 512
+[[nodiscard]] constexpr ggml::PortId pool(LayerId layer) {
+  return ggml::PortId(kFirstPool + layer.v);
+}
+}  // namespace port
+
+/// Capacities of a context's step inputs and outputs.
+struct PortSizes {
+  int n_ubatch = 0;
+  int n_seq_max = 0;
+  int n_embd = 0;
+  int n_vocab = 0;
+  int max_head_rows = 0;  // rows the head evaluates at a time
+  int table_entries = 0;  // of one group's block tables, all sequences together
+  std::size_t adjust_entries = 0;
+};
+
+/// The buffers behind the ports, with typed access for the host. Thread-compatible.
+class StepPorts {
+ public:
+  StepPorts(const PortSizes& sizes, const KvCache& cache, ggml::Device& device);
+
+  [[nodiscard]] std::span<const ggml::PortBinding> bindings() const { return bindings_; }
+  [[nodiscard]] const PortSizes& sizes() const { return sizes_; }
+
+  [[nodiscard]] std::int32_t* tokens() { return as<std::int32_t>(port::kTokens); }
+  [[nodiscard]] std::int32_t* positions() { return as<std::int32_t>(port::kPositions); }
+  [[nodiscard]] std::int32_t* output_rows() { return as<std::int32_t>(port::kOutputRows); }
+  [[nodiscard]] std::int32_t* head_rows() { return as<std::int32_t>(port::kHeadRows); }
+  [[nodiscard]] const float* logits() { return as<float>(port::kLogits); }
+  [[nodiscard]] ggml::SampleRow* sample_rows() { return as<ggml::SampleRow>(port::kSampleRows); }
+  [[nodiscard]] ggml::SampleAdjust* adjust() { return as<ggml::SampleAdjust>(port::kAdjust); }
+  [[nodiscard]] std::uint32_t* masks() { return as<std::uint32_t>(port::kMasks); }
+  [[nodiscard]] const ggml::SampleResult* sampled() { return as<ggml::SampleResult>(port::kSampled); }
+  [[nodiscard]] ggml::AttnSpan* spans(GroupId group) { return as<ggml::AttnSpan>(port::spans(group)); }
+  [[nodiscard]] std::int32_t* block_table(GroupId group) { return as<std::int32_t>(port::block_table(group)); }
+  [[nodiscard]] int mask_words() const { return (sizes_.n_vocab + 31) / 32; }
+
+  /// Makes room for more adjustments; programs compiled before point to the old memory and must be built anew.
+  void grow_adjust(std::size_t entries, ggml::Device& device);
+
+ private:
+  void add(ggml::PortId id, std::size_t bytes, ggml::Device& device);
+  template <class T>
+  [[nodiscard]] T* as(ggml::PortId id) {
+    return reinterpret_cast<T*>(host_[static_cast<std::size_t>(id.v)]);
+  }
+
+  PortSizes sizes_;
+  std::vector<ggml::PortBinding> bindings_;
+  std::vector<std::unique_ptr<ggml::Buffer>> buffers_;
+  std::vector<std::byte*> host_;  // by port number, below kFirstPool
+};
+
+}  // namespace llama

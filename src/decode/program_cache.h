@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "decode/segments.h"
+#include "ggml/device.h"
+#include "llama/context.h"
+
+namespace llama {
+
+/// The compiled step graphs of a context. get() of a key that was seen before looks up a number and builds nothing.
+/// Thread-compatible.
+class ProgramCache {
+ public:
+  /// Allocates the arena for the largest buckets. `builder` and `ports` are borrowed.
+  ProgramCache(const SegmentBuilder& builder, const StepPorts& ports, const ContextParams& params,
+               ggml::Device& device);
+
+  [[nodiscard]] ggml::Program& get(const SegmentKey& key);
+  void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
+  /// Forgets all programs: ports moved, or graphs must not be reused.
+  void clear() { programs_.clear(); }
+
+  [[nodiscard]] std::uint64_t builds() const { return builds_; }
+  [[nodiscard]] std::size_t arena_bytes() const { return arena_->bytes(); }
+  [[nodiscard]] std::uint64_t scratch_bytes() const { return scratch_bytes_; }
+  [[nodiscard]] std::uint64_t scratch_live_bytes() const { return scratch_live_bytes_; }
+
+ private:
+  [[nodiscard]] std::size_t largest_arena() const;
+  void note_memory(const ggml::MemoryPlan& plan);
+
+  const SegmentBuilder& builder_;
+  const StepPorts& ports_;
+  const ContextParams& params_;
+  ggml::Device& device_;
+  ggml::CompileOptions options_;
+  std::unique_ptr<ggml::Executor> executor_;
+  std::unique_ptr<ggml::Buffer> arena_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<ggml::Program>> programs_;
+  std::uint64_t builds_ = 0;
+  std::uint64_t scratch_bytes_ = 0;
+  std::uint64_t scratch_live_bytes_ = 0;
+};
+
+}  // namespace llama

@@ -1,0 +1,210 @@
+#include "decode/segments.h"
+
+#include <algorithm>
+
+#include "ggml/error.h"
+#include "model/blocks/head.h"
+#include "model/layer_builder.h"
+
+namespace llama {
+
+using ggml::DType;
+using ggml::Graph;
+using ggml::GraphBuilder;
+using ggml::Rows;
+using ggml::Shape;
+using ggml::TensorId;
+
+namespace {
+
+// A stop token is looked at between segments, and a decode step may slip in there; few enough that their number does
+// not show in the time of a token.
+constexpr int kLayersPerRun = 8;
+
+int blocks_of(int cells) {
+  return (cells + ggml::kKvBlockTokens - 1) / ggml::kKvBlockTokens;
+}
+
+int blocks_of_full_group(const ContextParams& params) {
+  const int share = (params.n_ctx + params.n_seq_max - 1) / params.n_seq_max;
+  return std::max(blocks_of(params.n_ctx), params.n_seq_max * blocks_of(share));
+}
+
+/// Window and margin of every sequence, a partly used block at both ends, and the tokens of one step, since nothing is
+/// freed before the step has succeeded.
+int blocks_of_window_group(const ContextParams& params, int window) {
+  const std::int64_t kept = std::int64_t{window} + kWindowMarginCells;
+  const std::int64_t per_sequence = kept / ggml::kKvBlockTokens + 3;
+  const std::int64_t wanted = params.n_seq_max * per_sequence + blocks_of(params.n_batch);
+  return static_cast<int>(std::min<std::int64_t>(wanted, blocks_of_full_group(params)));
+}
+
+RopeOverrides rope_overrides(const ContextParams& params) {
+  return {params.rope_freq_base, params.rope_freq_scale, params.yarn_ext_factor, params.yarn_attn_factor,
+          params.yarn_beta_fast, params.yarn_beta_slow,  params.yarn_orig_ctx,   params.rope_scaling};
+}
+
+bool same_group(const KvGroupSpec& a, const KvGroupSpec& b) {
+  return a.kind == b.kind && a.window == b.window && a.layout.n_head_kv == b.layout.n_head_kv &&
+         a.layout.dk == b.layout.dk && a.layout.dv == b.layout.dv;
+}
+
+constexpr std::int64_t words(std::size_t bytes) {
+  return static_cast<std::int64_t>(bytes / sizeof(std::int32_t));
+}
+
+}  // namespace
+
+int bucket_for(int n, int max) noexcept {
+  int bucket = 1;
+  while (bucket < n) bucket *= 2;
+  return std::min(bucket, max);
+}
+
+std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params) {
+  std::vector<KvGroupSpec> groups;
+  for (int i = 0; i < hparams.n_layer; ++i) {
+    const LayerHparams& layer = hparams.layers[static_cast<std::size_t>(i)];
+    KvGroupSpec spec;
+    spec.layout.k_type = params.k_type;
+    spec.layout.v_type = params.v_type;
+    spec.layout.n_head_kv = layer.n_head_kv;
+    spec.layout.dk = layer.dk;
+    spec.layout.dv = layer.dv;
+    if (layer.window_kind == ggml::WindowKind::standard) {
+      spec.kind = KvKind::window;
+      spec.window = layer.window;
+    }
+    auto it = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return same_group(g, spec); });
+    if (it == groups.end()) it = groups.insert(groups.end(), spec);
+    it->layers.push_back(LayerId(i));
+  }
+  for (KvGroupSpec& group : groups)
+    group.n_blocks =
+        group.kind == KvKind::window ? blocks_of_window_group(params, group.window) : blocks_of_full_group(params);
+  return groups;
+}
+
+SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, const KvCache& cache,
+                               const StepPorts& ports)
+    : model_(model),
+      family_(*find_family(model.hparams().arch)),
+      params_(params),
+      cache_(cache),
+      ports_(ports),
+      n_runs_((model.hparams().n_layer + kLayersPerRun - 1) / kLayersPerRun) {
+  const Hparams& hparams = model.hparams();
+  const RopeOverrides overrides = rope_overrides(params);
+  rope_factors_ = llama::rope_factors(hparams, model.weights().global, overrides, params.n_ctx / params.n_seq_max);
+  const float* factors =
+      rope_factors_ != nullptr ? reinterpret_cast<const float*>(rope_factors_->placements.front().data) : nullptr;
+  for (const LayerHparams& layer : hparams.layers) {
+    KvCache::LayerRope rope{resolve_rope(hparams, layer, overrides), factors};
+    rope.params.has_factors = factors != nullptr;
+    ropes_.push_back(rope);
+  }
+  group_of_layer_.resize(hparams.layers.size());
+  for (int g = 0; g < cache.n_groups(); ++g)
+    for (const LayerId layer : cache.group(GroupId(g)).spec().layers)
+      group_of_layer_[static_cast<std::size_t>(layer.v)] = GroupId(g);
+}
+
+Graph SegmentBuilder::build(const SegmentKey& key) const {
+  Graph graph = key.segment == 0 ? build_input(key) : key.segment == head() ? build_head(key) : build_run(key);
+  if (params_.observer != nullptr) observe_all(graph);
+  return graph;
+}
+
+Graph SegmentBuilder::build_input(const SegmentKey& key) const {
+  GraphBuilder b(key.token_bucket, 1);
+  const TensorId tokens = b.port(port::kTokens, "tokens", DType::i32, Shape(key.token_bucket), Rows::tokens);
+  b.output(embedding(b, model_.hparams(), model_.weights(), tokens), port::stream(0));
+  return b.take();
+}
+
+Graph SegmentBuilder::build_run(const SegmentKey& key) const {
+  const Hparams& hparams = model_.hparams();
+  const int t = key.token_bucket;
+  GraphBuilder b(t, std::max(key.output_bucket, 1));
+  const int border = key.segment - 1;
+  const TensorId x = b.port(port::stream(border), "stream", DType::f32, Shape(hparams.n_embd, t), Rows::tokens);
+  const TensorId positions = b.port(port::kPositions, "positions", DType::i32, Shape(t), Rows::tokens);
+  const TensorId output_rows = key.output_bucket > 0 ? b.port(port::kOutputRows, "output_rows", DType::i32,
+                                                              Shape(key.output_bucket), Rows::outputs)
+                                                     : TensorId{};
+  std::vector<GraphBuilder::AttentionInputs> groups(static_cast<std::size_t>(cache_.n_groups()));
+  for (int g = 0; g < cache_.n_groups(); ++g) {
+    const std::string suffix = "." + std::to_string(g);
+    GraphBuilder::AttentionInputs& in = groups[static_cast<std::size_t>(g)];
+    in.spans = b.port(port::spans(GroupId(g)), "spans" + suffix, DType::i32,
+                      Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
+    in.block_table = b.port(port::block_table(GroupId(g)), "block_table" + suffix, DType::i32,
+                            Shape(ports_.sizes().table_entries), Rows::fixed);
+  }
+  const int begin = border * kLayersPerRun;
+  const int end = std::min(begin + kLayersPerRun, hparams.n_layer);
+  std::vector<LayerBuilder::Renamed> renamed;
+  std::vector<LayerBuilder> layers;
+  layers.reserve(static_cast<std::size_t>(end - begin));
+  for (int i = begin; i < end; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const GroupId group = group_of_layer_[index];
+    const KvGroup& kv = cache_.group(group);
+    LayerInputs inputs;
+    inputs.positions = positions;
+    inputs.attention = groups[static_cast<std::size_t>(group.v)];
+    inputs.attention.pool = b.port(port::pool(LayerId(i)), "kv_pool-" + std::to_string(i), DType::i32,
+                                   Shape(words(kv.layer_bytes())), Rows::fixed);
+    if (i == hparams.n_layer - 1) inputs.output_rows = output_rows;
+    inputs.rope_factors = rope_factors_;
+    inputs.rope = ropes_[index].params;
+    inputs.kv = kv.spec().layout;
+    inputs.flash = params_.flash_attention;
+    LayerBuilder& layer = layers.emplace_back(b, hparams, LayerId(i), model_.weights().layers[index]);
+    layer.set_inputs(inputs);
+    if (i == begin)
+      layer.set_stream(x);
+    else
+      layer.continue_from(layers[layers.size() - 2]);
+    family_.layer(layer);
+    renamed.insert(renamed.end(), layer.renamed().begin(), layer.renamed().end());
+  }
+  b.output(layers.back().sum(), port::stream(border + 1));
+  Graph graph = b.take();
+  for (const LayerBuilder::Renamed& r : renamed) graph.at(r.tensor).name = r.name;
+  return graph;
+}
+
+Graph SegmentBuilder::build_head(const SegmentKey& key) const {
+  const Hparams& hparams = model_.hparams();
+  const int n = key.output_bucket;
+  GraphBuilder b(1, n);
+  const TensorId stream =
+      b.port(port::stream(n_runs_), "stream", DType::f32, Shape(hparams.n_embd, params_.n_ubatch), Rows::fixed);
+  const TensorId rows = b.port(port::kHeadRows, "head_rows", DType::i32, Shape(n), Rows::outputs);
+  const TensorId x = b.select_rows(stream, rows, "head_in");
+  const TensorId logits = lm_head(b, hparams, model_.weights(), x);
+  b.output(logits, port::kLogits);
+  if (key.sample) {
+    const TensorId sources[] = {
+        logits,
+        b.port(port::kSampleRows, "sample_rows", DType::i32, Shape(words(sizeof(ggml::SampleRow)), n), Rows::outputs),
+        b.port(port::kAdjust, "sample_adjust", DType::i32,
+               Shape(words(sizeof(ggml::SampleAdjust)), static_cast<std::int64_t>(ports_.sizes().adjust_entries)),
+               Rows::fixed),
+        b.port(port::kMasks, "sample_masks", DType::i32, Shape(ports_.mask_words(), n), Rows::outputs)};
+    const std::vector<TensorId> sampled = b.add(ggml::Op::sample, ggml::SampleParams{}, sources, {}, "sampled");
+    b.output(sampled.front(), port::kSampled);
+  }
+  return b.take();
+}
+
+void SegmentBuilder::observe_all(Graph& graph) const {
+  for (ggml::Node& node : graph.nodes) {
+    for (const TensorId dst : node.dst) graph.at(dst).observed = true;
+    for (ggml::Slot& slot : node.slots)
+      if (graph.at(slot.weight).shape.dims() > 1) slot.tapped = true;
+  }
+}
+
+}  // namespace llama

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/ports.h"
+#include "ggml/graph.h"
+#include "kv/kv_cache.h"
+#include "llama/context.h"
+#include "model/family.h"
+#include "model/rope.h"
+
+namespace llama {
+
+/// Names one compiled form of a segment.
+struct SegmentKey {
+  int segment = 0;        // 0: input; then runs of layers; last: head
+  int token_bucket = 0;   // capacity of tokens; 0 for the head, which takes rows by number
+  int output_bucket = 0;  // capacity of outputs; 0 where the segment has none
+  bool sample = false;    // head: with the sample op
+
+  [[nodiscard]] std::uint64_t packed() const {
+    return static_cast<std::uint64_t>(segment) << 48 | static_cast<std::uint64_t>(token_bucket) << 25 |
+           static_cast<std::uint64_t>(output_bucket) << 1 | (sample ? 1u : 0u);
+  }
+};
+
+/// The smallest capacity (1 2 4 8 ... up to `max`) that holds n.
+[[nodiscard]] int bucket_for(int n, int max) noexcept;
+
+/// The groups that the layers of a model form, with pools for `params` (resolved).
+[[nodiscard]] std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params);
+
+/// Cuts a model into segments and builds the step graph of each. Immutable; borrows model, cache and ports.
+class SegmentBuilder {
+ public:
+  SegmentBuilder(const Model& model, const ContextParams& params, const KvCache& cache, const StepPorts& ports);
+
+  [[nodiscard]] int n_segments() const { return n_runs_ + 2; }
+  [[nodiscard]] int head() const { return n_runs_ + 1; }
+  [[nodiscard]] int last_run() const { return n_runs_; }
+  [[nodiscard]] ggml::Graph build(const SegmentKey& key) const;
+
+  /// How the keys of each layer are rotated; index = LayerId.
+  [[nodiscard]] std::span<const KvCache::LayerRope> ropes() const { return ropes_; }
+
+ private:
+  [[nodiscard]] ggml::Graph build_input(const SegmentKey& key) const;
+  [[nodiscard]] ggml::Graph build_run(const SegmentKey& key) const;
+  [[nodiscard]] ggml::Graph build_head(const SegmentKey& key) const;
+  void observe_all(ggml::Graph& graph) const;
+
+  const Model& model_;
+  const Family& family_;
+  const ContextParams& params_;
+  const KvCache& cache_;
+  const StepPorts& ports_;
+  int n_runs_;
+  const ggml::Weight* rope_factors_;
+  std::vector<KvCache::LayerRope> ropes_;
+  std::vector<GroupId> group_of_layer_;
+};
+
+}  // namespace llama

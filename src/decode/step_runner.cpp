@@ -1,0 +1,252 @@
+#include "decode/step_runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ggml/error.h"
+#include "model/hparams.h"
+#include "model/weights.h"
+
+namespace llama {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::kKvBlockTokens;
+
+namespace {
+
+double bytes_of(const TensorWithParts& tensor) {
+  return tensor ? static_cast<double>(ggml::tensor_bytes(tensor.weight->type, tensor.weight->shape)) : 0.0;
+}
+
+void check_stop(const ggml::StopToken& stop) {
+  if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
+                       ProgramCache& programs, const SegmentBuilder& segments, ggml::Device& device)
+    : model_(model),
+      params_(params),
+      cache_(cache),
+      ports_(ports),
+      programs_(programs),
+      segments_(segments),
+      device_(device) {
+  const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
+  parts_.reserve(n_seq);
+  next_logits_.reserve(n_seq);
+  outputs_.reserve(static_cast<std::size_t>(params.n_ubatch));
+  adjust_.reserve(ports.sizes().adjust_entries);
+  const ModelWeights& weights = model.weights();
+  for (const TensorSet& layer : weights.layers) {
+    for (const TensorWithParts& tensor : layer.parts) {
+      const bool stack = tensor && tensor.weight->shape.dims() == 3;
+      (stack ? expert_bytes_ : dense_bytes_) += bytes_of(tensor);
+    }
+  }
+  const TensorSet& global = weights.global;
+  head_bytes_ = bytes_of(global[Role::output] ? global[Role::output] : global[Role::token_embd]);
+}
+
+void StepRunner::run(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
+                     StepOutput& output) {
+  weight_bytes_ = kv_bytes_ = 0;
+  if (!params_.reuse_graphs) programs_.clear();
+  prepare_output(step, output);
+  std::size_t sequence = 0;
+  int done = 0;  // tokens of that sequence
+  while (sequence < step.sequences.size()) {
+    n_tokens_ = 0;
+    parts_.clear();
+    outputs_.clear();
+    while (sequence < step.sequences.size() && n_tokens_ < params_.n_ubatch) {
+      const StepSequence& s = step.sequences[sequence];
+      const int left = static_cast<int>(s.tokens.size()) - done;
+      const Part part{static_cast<int>(sequence), n_tokens_, std::min(left, params_.n_ubatch - n_tokens_),
+                      first_cells[sequence] + done};
+      done += add_part(s, part);
+      if (done == static_cast<int>(s.tokens.size())) {
+        ++sequence;
+        done = 0;
+      }
+    }
+    run_ubatch(step, stop, output);
+  }
+}
+
+/// Sizes the result: one row of logits for each output of a sequence without a sampler.
+void StepRunner::prepare_output(const Step& step, StepOutput& output) {
+  const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
+  output.result.sequences.resize(step.sequences.size());
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    const StepSequence& s = step.sequences[i];
+    StepResult::Sequence& result = output.result.sequences[i];
+    result.seq = s.seq;
+    result.logits = {};
+    if (s.sampler == nullptr) result.sampled.reset();
+    result.n_outputs = s.sampler != nullptr || s.outputs == Outputs::last ? 1
+                       : s.outputs == Outputs::all                        ? static_cast<int>(s.tokens.size())
+                                                                          : 0;
+    if (s.sampler == nullptr) rows += static_cast<std::size_t>(result.n_outputs);
+  }
+  output.logits.resize(rows * n_vocab);
+  next_logits_.clear();
+  float* next = output.logits.data();
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    StepResult::Sequence& result = output.result.sequences[i];
+    const bool wanted = step.sequences[i].sampler == nullptr && result.n_outputs > 0;
+    next_logits_.push_back(wanted ? next : nullptr);
+    if (!wanted) continue;
+    result.logits = {next, static_cast<std::size_t>(result.n_outputs) * n_vocab};
+    next += result.logits.size();
+  }
+}
+
+/// Adds one run of tokens to the ubatch; returns their number.
+int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
+  const int offset = part.first_cell - (cache_.length(sequence.seq) - static_cast<int>(sequence.tokens.size()));
+  std::int32_t* tokens = ports_.tokens() + part.first_row;
+  std::int32_t* positions = ports_.positions() + part.first_row;
+  for (int i = 0; i < part.n_rows; ++i) {
+    tokens[i] = sequence.tokens[static_cast<std::size_t>(offset + i)];
+    positions[i] = part.first_cell + i;
+  }
+  const bool last = offset + part.n_rows == static_cast<int>(sequence.tokens.size());
+  const auto index = static_cast<std::size_t>(part.sequence);
+  const auto add_output = [&](int row) {
+    Output output{row, part.sequence, next_logits_[index], sequence.sampler};
+    if (output.logits != nullptr) next_logits_[index] += model_.hparams().n_vocab;
+    outputs_.push_back(output);
+  };
+  if (sequence.sampler == nullptr && sequence.outputs == Outputs::all)
+    for (int i = 0; i < part.n_rows; ++i) add_output(part.first_row + i);
+  else if (last && (sequence.sampler != nullptr || sequence.outputs == Outputs::last))
+    add_output(part.first_row + part.n_rows - 1);
+  parts_.push_back(part);
+  n_tokens_ += part.n_rows;
+  return part.n_rows;
+}
+
+void StepRunner::fill_spans(const Step& step) {
+  for (int g = 0; g < cache_.n_groups(); ++g) {
+    const GroupId group(g);
+    ggml::AttnSpan* span = ports_.spans(group);
+    std::int32_t* table = ports_.block_table(group);
+    std::int32_t offset = 0;
+    for (const Part& part : parts_) {
+      const SeqId seq = step.sequences[static_cast<std::size_t>(part.sequence)].seq;
+      const BlockTable& blocks = cache_.group(group).table(seq);
+      *span++ = {part.first_row, part.n_rows, part.first_cell, offset, blocks.first_block, -1, {0, 0}};
+      const auto end = static_cast<std::size_t>((part.first_cell + part.n_rows - 1) / kKvBlockTokens) + 1;
+      for (auto i = static_cast<std::size_t>(blocks.first_block); i < end; ++i) table[offset++] = blocks.blocks[i];
+    }
+  }
+}
+
+void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
+  fill_spans(step);
+  const int n_outputs = static_cast<int>(outputs_.size());
+  const ggml::StepCounts counts{n_tokens_, n_outputs, static_cast<int>(parts_.size())};
+  const int bucket = bucket_for(n_tokens_, params_.n_ubatch);
+  // Where few rows have outputs, the last feed-forward is for those only.
+  const bool trimmed = n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
+  if (trimmed)
+    for (int i = 0; i < n_outputs; ++i) ports_.output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
+  for (int segment = 0; segment < segments_.head(); ++segment) {
+    check_stop(stop);
+    const int output_bucket =
+        trimmed && segment == segments_.last_run() ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
+    programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket}, counts, stop);
+  }
+  const std::span<const Output> all(outputs_);
+  const auto head_rows = static_cast<std::size_t>(ports_.sizes().max_head_rows);
+  for (std::size_t begin = 0; begin < all.size(); begin += head_rows) {
+    check_stop(stop);
+    // A trimmed stream holds the outputs in order; the head finds them by that number.
+    if (trimmed)
+      for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
+    run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), trimmed, stop, output);
+  }
+  count_bytes();
+}
+
+void StepRunner::run_head(std::span<const Output> outputs, bool trimmed, const ggml::StopToken& stop,
+                          StepOutput& output) {
+  const int n = static_cast<int>(outputs.size());
+  for (int i = 0; i < n; ++i) ports_.head_rows()[i] = outputs[static_cast<std::size_t>(i)].row;
+  const bool sample = prepare_samplers(outputs);
+  const ggml::StepCounts counts{trimmed ? n : n_tokens_, n, 0};
+  programs_.run({.segment = segments_.head(),
+                 .token_bucket = 0,
+                 .output_bucket = bucket_for(n, ports_.sizes().max_head_rows),
+                 .sample = sample},
+                counts, stop);
+  store(outputs, output);
+}
+
+/// Fills the rows of the sample op; false when no output wants a token.
+bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
+  bool any = false;
+  adjust_.clear();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    ggml::SampleRow& row = ports_.sample_rows()[i];
+    row = {};
+    row.logits_row = -1;
+    row.mask_row = -1;
+    Sampler* sampler = outputs[i].sampler;
+    if (sampler == nullptr) continue;
+    any = true;
+    const std::size_t begin = adjust_.size();
+    sampler->prepare(row, adjust_);
+    row.logits_row = static_cast<std::int32_t>(i);
+    row.adjust_begin = static_cast<std::int32_t>(begin);
+    row.adjust_end = static_cast<std::int32_t>(adjust_.size());
+    row.mask_row = -1;
+    const auto words = static_cast<std::size_t>(ports_.mask_words());
+    if (sampler->mask() != nullptr && sampler->mask()->fill({ports_.masks() + i * words, words}))
+      row.mask_row = static_cast<std::int32_t>(i);
+  }
+  if (adjust_.size() > ports_.sizes().adjust_entries) {
+    ports_.grow_adjust(2 * adjust_.size(), device_);
+    programs_.clear();
+  }
+  if (!adjust_.empty()) std::memcpy(ports_.adjust(), adjust_.data(), adjust_.size() * sizeof(ggml::SampleAdjust));
+  return any;
+}
+
+void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
+  const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].logits != nullptr)
+      std::memcpy(outputs[i].logits, ports_.logits() + i * n_vocab, n_vocab * sizeof(float));
+    if (outputs[i].sampler == nullptr) continue;
+    const ggml::SampleResult& sampled = ports_.sampled()[i];
+    std::optional<SampledToken>& to = output.result.sequences[static_cast<std::size_t>(outputs[i].sequence)].sampled;
+    if (!to) to.emplace();
+    to->token = sampled.token;
+    to->logprob = sampled.logprob;
+    to->top.clear();
+    for (std::int32_t k = 0; k < sampled.n_probs; ++k) to->top.push_back({sampled.ids[k], sampled.logprobs[k]});
+  }
+}
+
+void StepRunner::count_bytes() {
+  const ExpertHparams& experts = model_.hparams().experts;
+  weight_bytes_ += dense_bytes_ + (outputs_.empty() ? 0.0 : head_bytes_);
+  if (experts.count > 0)
+    weight_bytes_ += expert_bytes_ * std::min(1.0, static_cast<double>(n_tokens_) * experts.used / experts.count);
+  for (int g = 0; g < cache_.n_groups(); ++g) {
+    const KvGroupSpec& spec = cache_.group(GroupId(g)).spec();
+    const double cell_bytes = static_cast<double>(spec.layout.block_bytes() * spec.layers.size()) / kKvBlockTokens;
+    for (const Part& part : parts_) {
+      const int cells = part.first_cell + part.n_rows;
+      const int seen = spec.kind == KvKind::window ? std::min(cells, spec.window + part.n_rows - 1) : cells;
+      kv_bytes_ += cell_bytes * seen;
+    }
+  }
+}
+
+}  // namespace llama

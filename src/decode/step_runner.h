@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "decode/ports.h"
+#include "decode/program_cache.h"
+#include "decode/segments.h"
+#include "kv/kv_cache.h"
+#include "llama/context.h"
+
+namespace llama {
+
+/// Results of one step with the memory behind them.
+struct StepOutput {
+  StepResult result;
+  std::vector<float> logits;
+};
+
+/// Evaluates one step: cuts it into ubatches, fills the ports, walks the segments, collects logits and tokens.
+/// Allocates nothing once its vectors have grown and the step's programs are compiled. Thread-compatible.
+class StepRunner {
+ public:
+  StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
+             ProgramCache& programs, const SegmentBuilder& segments, ggml::Device& device);
+
+  /// Pre: the step was checked and its cells were appended; `first_cells[i]` is the old length of its i-th sequence.
+  /// Throws what the device throws, Error(cancelled) when the stop token said so.
+  void run(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop, StepOutput& output);
+
+  /// Bytes that the last step had to read.
+  [[nodiscard]] double weight_bytes() const { return weight_bytes_; }
+  [[nodiscard]] double kv_bytes() const { return kv_bytes_; }
+
+ private:
+  /// A run of tokens of one sequence inside the ubatch.
+  struct Part {
+    int sequence = 0;  // index in the step
+    int first_row = 0;
+    int n_rows = 0;
+    int first_cell = 0;
+  };
+  /// A row whose logits are wanted.
+  struct Output {
+    int row = 0;              // in the ubatch
+    int sequence = 0;         // index in the step
+    float* logits = nullptr;  // where they go, null when a token is sampled
+    Sampler* sampler = nullptr;
+  };
+
+  void prepare_output(const Step& step, StepOutput& output);
+  int add_part(const StepSequence& sequence, const Part& part);
+  void fill_spans(const Step& step);
+  void run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output);
+  void run_head(std::span<const Output> outputs, bool trimmed, const ggml::StopToken& stop, StepOutput& output);
+  [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
+  void store(std::span<const Output> outputs, StepOutput& output);
+  void count_bytes();
+
+  const Model& model_;
+  const ContextParams& params_;
+  const KvCache& cache_;
+  StepPorts& ports_;
+  ProgramCache& programs_;
+  const SegmentBuilder& segments_;
+  ggml::Device& device_;
+
+  int n_tokens_ = 0;  // of the ubatch
+  std::vector<Part> parts_;
+  std::vector<Output> outputs_;
+  std::vector<ggml::SampleAdjust> adjust_;
+  std::vector<float*> next_logits_;  // per sequence of the step: where its next row goes
+
+  double dense_bytes_ = 0;   // of all layers, without experts
+  double expert_bytes_ = 0;  // of all experts
+  double head_bytes_ = 0;
+  double weight_bytes_ = 0;
+  double kv_bytes_ = 0;
+};
+
+}  // namespace llama
