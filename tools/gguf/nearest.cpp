@@ -28,7 +28,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = edit_distance(word, candidate);
+    // What the word begins beats what it resembles: "q4_k" means "q4_k_m", not "q4_0".
+    const std::size_t distance = candidate.starts_with(word) ? 0 : edit_distance(word, candidate);
     if (distance < least) {
       least = distance;
       best = candidate;

@@ -6,7 +6,8 @@
 
 namespace gguf_tool {
 
-/// The candidate with the smallest edit distance to `word`, the first of equals; empty without candidates.
+/// The first candidate that begins with `word`, else the one with the smallest edit distance, the first of equals;
+/// empty without candidates.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace gguf_tool

@@ -43,6 +43,11 @@ bool parse(CLI::App& app, int argc, const char* const* argv) {
   return false;
 }
 
+/// CLI11 puts help first by itself, and its group with it.
+void add_help(CLI::App& app) {
+  app.set_help_flag("-h,--help", "Print this help and stop")->group("Output");
+}
+
 std::string mix_names() {
   std::string names;
   for (const Mix& mix : mixes()) names += (names.empty() ? "" : ", ") + std::string(mix.name);
@@ -82,7 +87,7 @@ Options parse_synth(int argc, const char* const* argv) {
   app.add_flag("--sparse", options.synth.sparse, "Complete header, but the weights are a hole that takes no disk space")
       ->group("Weights");
   app.add_option("-o,--output", options.synth.output, "File to write")->type_name("FILE")->group("Output");
-  app.get_option("--help")->group("Output");
+  add_help(app);
   if (parse(app, argc, argv)) {
     options.help = app.help();
     return options;
@@ -109,9 +114,9 @@ Options parse_inspect(int argc, const char* const* argv) {
       ->group("Input");
   app.add_flag("--full", full, "Print arrays and long strings whole")->group("Output");
   app.add_flag("--json", options.json, "Print everything as one JSON object")->group("Output");
-  app.get_option("--help")->group("Output");
+  add_help(app);
   if (parse(app, argc, argv)) {
-    options.help = app.help() + "\nCommands:\n  synth                             Write a model with random weights\n";
+    options.help = app.help();
     return options;
   }
   if (options.files.empty()) refuse("no file is given", "usage: llama-gguf FILE, or llama-gguf synth --help");

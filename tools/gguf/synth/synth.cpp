@@ -12,6 +12,7 @@
 #include "fill_pipeline.h"
 #include "ggml/error.h"
 #include "ggml/gguf.h"
+#include "ggml/log.h"
 #include "mix.h"
 #include "model_metadata.h"
 #include "random_blocks.h"
@@ -90,6 +91,14 @@ void check_room(const std::string& output, std::uint64_t wanted) {
                     "--sparse, --layers, --experts or --vocab make it smaller");
 }
 
+/// The peers know this layout by its number of layers; whoever compares speeds must not find out from their errors.
+void note_limits_of_peers(const Preset& preset) {
+  const bool full_rank_q = preset.mla && preset.mla->q_rank == 0;
+  if (!full_rank_q || preset.layers == 26 || preset.layers == 27) return;
+  ggml::logf(ggml::LogLevel::warn,
+             "llama.cpp and ik_llama.cpp load this layout (no q_lora) only with 27 layers, not %d", preset.layers);
+}
+
 void stop_if_asked(const std::atomic<bool>& stop, const std::string& output) {
   if (stop) throw ggml::Error(ggml::ErrorCode::cancelled, output + ": stopped, nothing was kept");
 }
@@ -118,6 +127,7 @@ void synthesise(const SynthRequest& request, const std::atomic<bool>& stop) {
   const Preset preset = find_preset(request.preset, request.resize);
   const Mix& mix = find_mix(request.mix);
   const std::vector<PlannedTensor> plan = plan_tensors(preset, mix);
+  note_limits_of_peers(preset);
   ggml::gguf::Writer writer(request.output);
   writer.metadata = model_metadata(preset, mix);
   for (const PlannedTensor& tensor : plan) writer.add_tensor(tensor.name, tensor.type, tensor.shape);
