@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/args/environment.h"
 #include "common/args/settings.h"
+#include "ggml/error.h"
 
 namespace common {
 
@@ -25,7 +27,7 @@ struct Parsed {
   Action action = Action::run;
   Settings settings;
   /// Notes for the user in the order they arose: flags without effect here, variables that a flag overrides, flags of
-  /// other programs. Print them with log_notes() once the log stands.
+  /// other programs. Only warn and info occur.
   std::vector<std::pair<ggml::LogLevel, std::string>> notes;
   /// Positional arguments (llama-gguf FILE); empty for tools that take none.
   std::vector<std::string> positional;
@@ -36,13 +38,15 @@ struct ParseOptions {
   EnvironmentLookup environment = &common::environment;
   /// Positional arguments that the tool accepts at most; more are an `invalid argument`.
   int max_positional = 0;
+  /// Whether a missing -m is an error (for the programs that load a model).
+  bool require_model = true;
 };
 
 /// Reads the environment, then the command line (which wins), against the table of options.
 ///
 /// Throws ggml::Error (invalid_argument or unsupported) for an unknown or ill-typed flag or variable and for one that
-/// is not in this version: the message is the whole line to show after "error: ". Prints to stdout only for --help and
-/// --completion-bash, to stderr for --version.
+/// is not in this version: the message is the whole line to show ("error: invalid argument: --x"), the hint may have
+/// several. Prints to stdout only for --help and --completion-bash, to stderr for --version.
 [[nodiscard]] Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& options = {});
 
 /// parse() for a tool's main(): prints the error and its hint to stderr and ends the process with status 1; ends it
@@ -53,7 +57,9 @@ struct ParseOptions {
 [[nodiscard]] std::string help_text(Tool tool, int width);
 /// docs/parameters.md, generated from the table.
 [[nodiscard]] std::string parameters_document();
-/// "0.1.0" and how it was built, as --version prints it (two lines).
+/// What --version prints: version, commit and compiler, two lines.
 [[nodiscard]] std::string version_text();
+/// Columns of the terminal that `--help` writes to; 100 when there is none.
+[[nodiscard]] int terminal_width();
 
 }  // namespace common

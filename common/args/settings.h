@@ -21,7 +21,6 @@ enum class Tristate : std::uint8_t { off, on, automatic };
 
 /// How weights come into memory (-lm, --mmap, --mlock, -dio).
 enum class LoadMode : std::uint8_t { read, mmap, direct_io };
-enum class NumaMode : std::uint8_t { off, distribute, isolate, numactl };
 
 /// One --override-kv: a metadata value that replaces, or adds to, what the file says.
 struct MetadataOverride {
@@ -39,35 +38,21 @@ struct ModelSettings {
   LoadMode load_mode = LoadMode::mmap;
   bool lock_memory = false;  // --mlock
   bool warmup = true;
-  bool check_tensors = false;        // scan weights for NaN and infinity while loading
-  bool repack = false;               // -rtr
-  bool huge_pages = false;           // -thp
-  bool defer_experts = false;        // do not touch mapped expert weights at load
-  bool prefetch_experts = false;     // read mapped expert weights ahead in the background
-  int prefetch_threads = 0;          // 0 = choose
-  bool list_devices = false;         // --list-devices: print and end
-  bool offline = false;              // no network
-  Tristate dry_run = Tristate::off;  // on: print the plan as a table, automatic: as JSON
+  bool check_tensors = false;  // scan weights for NaN and infinity while loading
+  bool list_devices = false;   // --list-devices: print and end
   std::vector<MetadataOverride> overrides;
 };
 
-/// CPU threads. The batch fields follow the generation fields when they are not given.
+/// CPU threads.
 struct ThreadSettings {
   int n_threads = -1;        // <= 0: physical cores
   int n_threads_batch = -1;  // <= 0: as n_threads
-  std::vector<int> cpus;     // -C, -Cr: affinity; empty = not restricted
-  std::vector<int> cpus_batch;
-  bool strict = false;  // one thread per CPU of the mask
-  bool strict_batch = false;
-  int priority = 0;  // -1 low ... 3 realtime
-  int priority_batch = 0;
-  int poll = 50;  // 0 sleeps, 100 spins
-  int poll_batch = 50;
-  NumaMode numa = NumaMode::off;
+  std::vector<int> cpus;     // -C, -Cr: the CPUs to use, one per thread in turn; empty = not restricted
+  int poll = 50;             // 0 sleeps, 100 spins
+  std::string cpu_isa;       // GGML_CPU_ISA: forces one instruction set of the kernels; empty = the best
 };
 
 enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn };
-enum class Pooling : std::uint8_t { from_model, none, mean, cls, last, rank };
 
 /// Overrides of the model's rotary parameters; nothing = what the file says.
 struct RopeSettings {
@@ -87,17 +72,7 @@ struct ContextSettings {
   int n_ubatch = 512;             // tokens per step; never above n_batch
   std::optional<int> n_parallel;  // sequences; nothing: 4 in the server, 1 elsewhere
   Tristate flash_attention = Tristate::automatic;
-  bool graph_reuse = true;         // -no-gr rebuilds at every step
-  bool fused_moe = true;           // -no-fmoe
-  bool fused_up_gate = true;       // -no-fug
-  bool fused_mul_multiadd = true;  // -no-mmad
-  bool merge_qkv = false;          // -mqkv
-  bool merge_up_gate = false;      // -muge
-  int attention_max_mib = 256;     // -amb: bound of the K*Q intermediate without flash attention; 0 = none
-  bool device_sampling = true;     // -bs
-  bool perf = false;
-  bool embeddings = false;
-  Pooling pooling = Pooling::from_model;
+  bool graph_reuse = true;  // -no-gr rebuilds at every step
   RopeSettings rope;
 };
 
@@ -106,7 +81,6 @@ struct CacheSettings {
   ggml::DType type_v = ggml::DType::f16;
   bool unified = false;  // slots share one buffer; on by default when the number of slots was left open
   bool unified_given = false;
-  bool swa_full = false;  // sliding-window layers keep the full context
   bool context_shift = false;
   int n_keep = 0;  // tokens kept on a context shift; -1 all
 };
@@ -174,9 +148,9 @@ struct ChatSettings {
   std::string template_kwargs = "{}";  // a JSON object, checked
   ReasoningFormat reasoning_format = ReasoningFormat::automatic;
   Tristate reasoning = Tristate::automatic;
+  std::optional<bool> preserve_reasoning;  // --reasoning-preserve; nothing = when the template can
   bool prefill_assistant = true;
   bool skip_parsing = false;
-  bool parallel_tool_calls = false;
 };
 
 struct ServerSettings {
@@ -202,8 +176,6 @@ struct ServerSettings {
   bool continuous_batching = true;
   float slot_similarity = 0.1F;  // -sps; 0 off
   bool cache_prompt = true;
-  int cache_ram_mib = 8192;  // -1 no limit, 0 off
-  bool cache_idle_slots = true;
 };
 
 /// What llama-cli, llama-tokenize and the server's defaults share about the prompt.
@@ -238,6 +210,17 @@ struct TokenizeSettings {
   bool show_count = false;
 };
 
+/// llama-gguf FILE, and llama-gguf synth.
+struct GgufSettings {
+  bool json = false;
+  bool list_presets = false;  // --list
+  std::string preset;         // --preset
+  std::string mix = "q4_k_m";
+  std::string output;  // -o
+  std::optional<int> layers, experts, vocab;
+  std::uint64_t seed = 1;
+};
+
 enum class SweepFormat : std::uint8_t { markdown, jsonl };
 
 /// llama-sweep-bench (llama-bench has a grid parser of its own).
@@ -257,9 +240,8 @@ struct LogSettings {
   Tristate colors = Tristate::automatic;  // automatic: on a terminal, unless NO_COLOR is set
   std::optional<bool> prefix;             // level letter before each line
   std::optional<bool> timestamps;
-  int verbosity = 3;        // 0 output, 1 error, 2 warning, 3 info, 4 trace, 5 debug
-  bool json = false;        // --log-format json
-  std::string prompts_dir;  // --log-prompts-dir
+  int verbosity = 3;  // 0 output, 1 error, 2 warning, 3 info, 4 trace, 5 debug
+  bool json = false;  // --log-format json
 };
 
 /// Everything one executable was told.
@@ -274,6 +256,7 @@ struct Settings {
   ServerSettings server;
   PromptSettings prompt;
   TokenizeSettings tokenize;
+  GgufSettings gguf;
   BenchSettings bench;
   LogSettings log;
 };

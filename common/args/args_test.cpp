@@ -1,0 +1,397 @@
+#include "common/args/args.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+
+#include "common/args/args_test_support.h"
+#include "common/args/cpu_list.h"
+#include "common/args/table.h"
+#include "common/args/tensor_rules.h"
+#include "test_support.h"
+
+namespace common {
+namespace {
+
+using testing::error_of;
+using testing::fake_environment;
+using testing::notes_of;
+using testing::parse_line;
+using testing::settings_of;
+
+class Args : public ::testing::Test {
+ protected:
+  void SetUp() override { fake_environment().clear(); }
+  void TearDown() override { fake_environment().clear(); }
+};
+
+TEST_F(Args, SingleDashLongFormsAreWholeWords) {
+  const Settings s = settings_of(Tool::server, {"-ub", "64", "-np", "3", "-ctk", "q8_0", "-ngl", "99", "-fa", "on"});
+  EXPECT_EQ(s.context.n_ubatch, 64);
+  EXPECT_EQ(s.context.n_parallel, 3);
+  EXPECT_EQ(ggml::type_info(s.cache.type_k).id, "q8_0");
+  EXPECT_EQ(s.placement.n_gpu_layers, 99);
+  EXPECT_EQ(s.context.flash_attention, Tristate::on);
+}
+
+TEST_F(Args, UnderscoreStandsForDashInLongOptionsOnly) {
+  EXPECT_EQ(settings_of(Tool::server, {"--n_gpu_layers", "7", "--ctx_size", "512"}).context.n_ctx, 512);
+  EXPECT_EQ(error_of(Tool::server, {"-n_predict", "7"}).message(), "error: invalid argument: -n_predict");
+}
+
+TEST_F(Args, ValuesAreTakenAsTheyAre) {
+  const Settings s = settings_of(Tool::cli, {"-p", "-hello", "--in-prefix", "", "--in-suffix", "{}", "-r", "[a]", "-r",
+                                             "%%", "--temp", "-1", "-n", "-2"});
+  EXPECT_EQ(s.prompt.prompt, "-hello");
+  EXPECT_EQ(s.prompt.in_prefix, "");
+  EXPECT_EQ(s.prompt.in_suffix, "{}");
+  EXPECT_EQ(s.prompt.reverse_prompts, (std::vector<std::string>{"[a]", "%%"}));
+  EXPECT_EQ(s.sampling.temperature, -1.0F);
+  EXPECT_EQ(s.prompt.n_predict, -2);
+}
+
+TEST_F(Args, OptionalValueIsConsumedOnlyWhenItIsOneOfItsWords) {
+  EXPECT_EQ(settings_of(Tool::server, {"-fa", "-c", "8"}).context.flash_attention, Tristate::on);
+  EXPECT_EQ(settings_of(Tool::server, {"-fa", "OFF", "-c", "8"}).context.flash_attention, Tristate::off);
+  EXPECT_EQ(settings_of(Tool::server, {"-fa", "auto"}).context.flash_attention, Tristate::automatic);
+  EXPECT_EQ(settings_of(Tool::server, {"-fa", "on", "-no-fa"}).context.flash_attention, Tristate::off);
+  EXPECT_EQ(error_of(Tool::server, {"-fa", "maybe"}).message(), "error: invalid argument: maybe");
+  EXPECT_TRUE(settings_of(Tool::server, {"--webui", "auto"}).server.web_page);
+  EXPECT_FALSE(settings_of(Tool::server, {"--webui", "none"}).server.web_page);
+  EXPECT_FALSE(settings_of(Tool::server, {"--no-webui"}).server.web_page);
+}
+
+TEST_F(Args, UnknownArgumentIsNamedWithTheNearestSpelling) {
+  const ggml::Error error = error_of(Tool::server, {"--no-such-flag"});
+  EXPECT_EQ(error.message(), "error: invalid argument: --no-such-flag");
+  EXPECT_NE(error_of(Tool::server, {"--ctx-sise", "8"}).hint().find("Did you mean --ctx-size?"), std::string::npos);
+  EXPECT_NE(error_of(Tool::server, {"--n-gpu-layer", "8"}).hint().find("--n-gpu-layers"), std::string::npos);
+  EXPECT_NE(error_of(Tool::server, {"-nglx"}).hint().find("-ngl"), std::string::npos);
+  EXPECT_NE(error_of(Tool::server, {"--prot", "80"}).hint().find("--port"), std::string::npos);
+  EXPECT_EQ(error_of(Tool::server, {"model.gguf"}).message(), "error: invalid argument: model.gguf");
+}
+
+TEST_F(Args, EqualsSignIsExplained) {
+  const ggml::Error error = error_of(Tool::server, {"--port=80"});
+  EXPECT_EQ(error.message(), "error: invalid argument: --port=80");
+  EXPECT_EQ(error.hint(), "A value is the next argument: --port 80");
+}
+
+TEST_F(Args, MissingValueIsAnError) {
+  EXPECT_EQ(error_of(Tool::server, {"-c"}).message(),
+            "error while handling argument \"-c\": expected value for argument");
+  EXPECT_EQ(error_of(Tool::server, {"--control-vector-layer-range", "1"}).code(), ggml::ErrorCode::invalid_argument);
+}
+
+TEST_F(Args, IllTypedValueSaysWhatWasExpectedAndShowsTheOptionsHelp) {
+  const ggml::Error error = error_of(Tool::server, {"-c", "abc"});
+  EXPECT_EQ(error.message(),
+            "error while handling argument \"-c\": expected a whole number of at least 0, got \"abc\"");
+  EXPECT_NE(error.hint().find("--ctx-size N"), std::string::npos);
+  EXPECT_EQ(error_of(Tool::server, {"--port", "65536"}).message(),
+            "error while handling argument \"--port\": expected a whole number from 0 to 65535, got \"65536\"");
+  for (const char* value : {"", " 1", "1 ", "1e3", "0x10", "99999999999999999999", "--", "1.5"}) {
+    EXPECT_EQ(error_of(Tool::server, {"-b", value}).code(), ggml::ErrorCode::invalid_argument) << value;
+  }
+  for (const char* value : {"", "nan", "inf", "0,5", "1e999", "abc"}) {
+    EXPECT_EQ(error_of(Tool::server, {"--top-p", value}).code(), ggml::ErrorCode::invalid_argument) << value;
+  }
+  EXPECT_EQ(error_of(Tool::server, {"--rope-scaling", "x"}).message(),
+            "error while handling argument \"--rope-scaling\": expected one of none, linear or yarn, got \"x\"");
+}
+
+TEST_F(Args, EnvironmentIsReadAndTheCommandLineWins) {
+  fake_environment() = {{"LLAMA_ARG_CTX_SIZE", "4096"}, {"LLAMA_ARG_CPU_MOE", "1"}};
+  EXPECT_EQ(settings_of(Tool::server, {}).context.n_ctx, 4096);
+  const Parsed parsed = parse_line(Tool::server, {"-c", "8192"});
+  EXPECT_EQ(parsed.settings.context.n_ctx, 8192);
+  EXPECT_TRUE(parsed.settings.placement.cpu_moe);
+  EXPECT_NE(notes_of(parsed).find("warning: LLAMA_ARG_CTX_SIZE is set, but -c on the command line overrides it"),
+            std::string::npos);
+}
+
+TEST_F(Args, BooleanVariablesFollowTheirWords) {
+  fake_environment() = {{"LLAMA_ARG_MMAP", "off"}};
+  EXPECT_EQ(settings_of(Tool::server, {}).model.load_mode, LoadMode::read);
+  fake_environment() = {{"LLAMA_ARG_NO_MMAP", "anything"}};
+  EXPECT_EQ(settings_of(Tool::server, {}).model.load_mode, LoadMode::read);
+  fake_environment() = {{"LLAMA_ARG_MMAP", "enabled"}};
+  EXPECT_EQ(settings_of(Tool::server, {}).model.load_mode, LoadMode::mmap);
+  fake_environment() = {{"LLAMA_ARG_MLOCK", "yes"}};  // no negative form: acts only on a true word
+  EXPECT_FALSE(settings_of(Tool::server, {}).model.lock_memory);
+  fake_environment() = {{"LLAMA_ARG_MMAP", "perhaps"}};
+  EXPECT_EQ(error_of(Tool::server, {}).message(),
+            "error while handling environment variable \"LLAMA_ARG_MMAP\": expected on or off, got \"perhaps\"");
+}
+
+TEST_F(Args, IllTypedVariableIsNamed) {
+  fake_environment() = {{"LLAMA_ARG_PORT", "http"}};
+  EXPECT_EQ(
+      error_of(Tool::server, {}).message(),
+      "error while handling environment variable \"LLAMA_ARG_PORT\": expected a whole number from 0 to 65535, got "
+      "\"http\"");
+  EXPECT_EQ(error_of(Tool::cli, {}).code(), ggml::ErrorCode::internal) << "llama-cli has no port";
+}
+
+TEST_F(Args, ScalarsKeepTheLastValueWithAWarningAndListsAddUp) {
+  const Parsed parsed = parse_line(Tool::server, {"-c", "1", "-c", "2", "--api-key", "a,b", "--api-key", "c"});
+  EXPECT_EQ(parsed.settings.context.n_ctx, 2);
+  EXPECT_EQ(parsed.settings.server.api_keys, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(notes_of(parsed), "warning: -c is given more than once; the last value is used\n");
+}
+
+TEST_F(Args, ListsOfTheEnvironmentComeFirst) {
+  fake_environment() = {{"LLAMA_ARG_OVERRIDE_TENSOR", "a=CPU"}, {"LLAMA_API_KEY", "env"}};
+  const Settings s = settings_of(Tool::server, {"-ot", "b=CPU,c=CPU", "-ot", "d=CPU", "--api-key", "line"});
+  ASSERT_EQ(s.placement.tensor_rules.size(), 4U);
+  EXPECT_EQ(s.placement.tensor_rules[0].first, "a");
+  EXPECT_EQ(s.placement.tensor_rules[3].first, "d");
+  EXPECT_EQ(s.server.api_keys, (std::vector<std::string>{"env", "line"}));
+}
+
+TEST_F(Args, TensorRulesSplitAtCommasAndAtTheFirstEqualsSign) {
+  const Settings s = settings_of(Tool::server, {"-ot", R"(blk\.(0|1)\.ffn_.*_exps\.=CPU,exps=CPU)"});
+  ASSERT_EQ(s.placement.tensor_rules.size(), 2U);
+  EXPECT_EQ(s.placement.tensor_rules[0],
+            std::make_pair(std::string(R"(blk\.(0|1)\.ffn_.*_exps\.)"), std::string("CPU")));
+}
+
+TEST_F(Args, TensorRuleWithoutEqualsSignIsNamedAndTheCommaExplained) {
+  const ggml::Error error = error_of(Tool::server, {"-ot", "a{1,2}=CPU"});
+  EXPECT_NE(error.message().find("invalid value: \"a{1\""), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("a comma always begins the next item"), std::string::npos);
+}
+
+TEST_F(Args, TensorRuleWithAnUnknownBufferListsTheKnownOnes) {
+  const ggml::Error error = error_of(Tool::server, {"-ot", "exps=NOSUCH"});
+  EXPECT_NE(error.message().find("Invalid tensor buffer type override: exps=NOSUCH"), std::string::npos);
+  EXPECT_EQ(error.hint(), "Available buffer types:\n  CPU");
+}
+
+TEST_F(Args, TensorPatternsOfEcmaScriptCompileAndBrokenOnesAreLocated) {
+  for (const char* good :
+       {"[^]", "[]", R"(a\/b\-c)", "(ch|)", "a(?=b)", "a(?!b)", "a*?", R"((a)\1)", R"(\x41B\cA)", "a]", "a}"}) {
+    EXPECT_EQ(error_of(Tool::server, {"-ot", std::string(good) + "=CPU"}).message(), "") << good;
+  }
+  const ggml::Error error = error_of(Tool::server, {"-ot", "(exps=CPU"});
+  EXPECT_NE(error.message().find("pattern \"(exps\" does not compile: at position 5"), std::string::npos)
+      << error.message();
+}
+
+TEST_F(Args, RefusedFlagNamesItselfTheFeatureAndTheWayOut) {
+  EXPECT_EQ(error_of(Tool::server, {"-sm", "row"}).message(),
+            "error: -sm row: needs split mode row, not in this version; use -sm layer");
+  EXPECT_EQ(error_of(Tool::server, {"-md", "d.gguf"}).message(),
+            "error: -md d.gguf: needs speculative decoding, not in this version; leave it out");
+  EXPECT_EQ(error_of(Tool::server, {"--moe-cache-mib", "8192"}).message(),
+            "error: --moe-cache-mib 8192: needs the expert cache, not in this version; use --cpu-moe or --n-cpu-moe");
+  fake_environment() = {{"LLAMA_ARG_SPEC_TYPE", "ngram-mod"}};
+  EXPECT_EQ(error_of(Tool::server, {}).message(),
+            "error: LLAMA_ARG_SPEC_TYPE ngram-mod: needs speculative decoding, not in this version; leave it out");
+}
+
+TEST_F(Args, ValuesThatAskForNothingAreAccepted) {
+  const Parsed parsed = parse_line(Tool::server, {"--spec-type",
+                                                  "none",
+                                                  "--moe-cache-mib",
+                                                  "0",
+                                                  "-no-mtp",
+                                                  "--no-mmproj",
+                                                  "--cache-ram",
+                                                  "0",
+                                                  "--ctx-checkpoints",
+                                                  "0",
+                                                  "--dry-multiplier",
+                                                  "0",
+                                                  "--mirostat",
+                                                  "0",
+                                                  "-ser",
+                                                  "-1,0",
+                                                  "-nr",
+                                                  "-fmoe",
+                                                  "-fmoe",
+                                                  "1"});
+  EXPECT_EQ(parsed.action, Action::run);
+}
+
+TEST_F(Args, FlagsWithoutEffectSaySoOnce) {
+  EXPECT_EQ(
+      notes_of(parse_line(Tool::server, {"--peg", "--peg"})),
+      "info: --peg has no effect here: there is one parser\nwarning: --peg is given more than once; the last value "
+      "is used\n");
+  EXPECT_EQ(notes_of(parse_line(Tool::server, {"--penalize-nl"})),
+            "warning: --penalize-nl has no effect here: it is always counted\n");
+}
+
+TEST_F(Args, PlacementWithoutAGpuIsOneLine) {
+  const std::string notes = notes_of(parse_line(Tool::server, {"-ngl", "99", "--cpu-moe", "-ot", "exps=CPU", "-nkvo"}));
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), '\n'), 1) << notes;
+  EXPECT_EQ(notes.rfind("info: -ngl, --cpu-moe, -ot, -nkvo: this build has no GPU", 0), 0U) << notes;
+}
+
+TEST_F(Args, GpuLayersKnowWords) {
+  EXPECT_EQ(settings_of(Tool::server, {"-ngl", "auto"}).placement.n_gpu_layers, std::nullopt);
+  EXPECT_EQ(settings_of(Tool::server, {"-ngl", "all"}).placement.n_gpu_layers, std::numeric_limits<int>::max());
+  EXPECT_EQ(settings_of(Tool::server, {"-ngl", "-2"}).placement.n_gpu_layers, std::numeric_limits<int>::max());
+}
+
+TEST_F(Args, MicroBatchIsCappedToTheBatchWithOneWarning) {
+  const Parsed parsed = parse_line(Tool::server, {"-b", "512", "-ub", "2048"});
+  EXPECT_EQ(parsed.settings.context.n_ubatch, 512);
+  EXPECT_EQ(notes_of(parsed), "warning: -ub 2048 is more than -b 512; -ub is now 512\n");
+  EXPECT_EQ(notes_of(parse_line(Tool::server, {"-b", "256"})), "") << "a default is adjusted silently";
+}
+
+TEST_F(Args, QuantisedValuesNeedFlashAttention) {
+  EXPECT_EQ(error_of(Tool::server, {"-ctv", "q8_0", "-fa", "off"}).message(),
+            "error: -ctv q8_0 needs flash attention, which -fa off switches off");
+  EXPECT_EQ(error_of(Tool::server, {"-ctv", "q8_0"}).message(), "");
+  EXPECT_EQ(error_of(Tool::server, {"-ctk", "q8_0", "-fa", "off"}).message(), "");
+}
+
+TEST_F(Args, CacheTypesAreCheckedByName) {
+  const ggml::Error unknown = error_of(Tool::server, {"-ctk", "q9_9"});
+  EXPECT_NE(unknown.message().find("Unsupported cache type: q9_9"), std::string::npos) << unknown.message();
+  EXPECT_EQ(error_of(Tool::server, {"-ctk", "q4_0"}).code(), ggml::ErrorCode::unsupported);
+}
+
+TEST_F(Args, MetadataOverridesAreTypedAndAddUp) {
+  const Settings s = settings_of(Tool::server, {"--override-kv", "a.b=int:5,c=bool:true", "--override-kv",
+                                                "\"d=str:x,y\"", "-okv", "e=float:1.5"});
+  ASSERT_EQ(s.model.overrides.size(), 4U);
+  EXPECT_EQ(s.model.overrides[0].integer, 5);
+  EXPECT_TRUE(s.model.overrides[1].boolean);
+  EXPECT_EQ(s.model.overrides[2].text, "x,y");
+  EXPECT_EQ(s.model.overrides[3].number, 1.5);
+  const std::string too_long(128, 'x');
+  for (const std::string& bad :
+       {std::string("a"), std::string("a=int:x"), std::string("a=what:1"), std::string("=int:1"),
+        std::string("a=bool:on"), "a=str:" + too_long, too_long + "=int:1"}) {
+    EXPECT_EQ(error_of(Tool::server, {"--override-kv", bad}).code(), ggml::ErrorCode::invalid_argument) << bad;
+  }
+}
+
+TEST_F(Args, LogitBiasTakesAnIdAndASignedNumber) {
+  const Settings s = settings_of(Tool::cli, {"-l", "15043+1", "-l", "7-0.5", "-l", "9-inf"});
+  ASSERT_EQ(s.sampling.logit_bias.size(), 3U);
+  EXPECT_EQ(s.sampling.logit_bias[0], std::make_pair(15043, 1.0F));
+  EXPECT_EQ(s.sampling.logit_bias[1], std::make_pair(7, -0.5F));
+  EXPECT_EQ(s.sampling.logit_bias[2].second, -std::numeric_limits<float>::infinity());
+  for (const char* bad : {"15043", "x+1", "5+", "5+1x", "5+nan", "-5+1"})
+    EXPECT_EQ(error_of(Tool::cli, {"-l", bad}).code(), ggml::ErrorCode::invalid_argument) << bad;
+}
+
+TEST_F(Args, SamplersAreNamedInAnySpellingAndUnknownOnesAreSkipped) {
+  const Parsed parsed = parse_line(Tool::cli, {"--samplers", "Top-K;nucleus;typical;what;temp"});
+  EXPECT_EQ(parsed.settings.sampling.samplers, (std::vector<std::string>{"top_k", "top_p", "typ_p", "temperature"}));
+  EXPECT_EQ(notes_of(parsed), "warning: --samplers: unknown sampler \"what\" is skipped\n");
+  EXPECT_EQ(settings_of(Tool::cli, {"--sampling-seq", "kmt"}).sampling.samplers,
+            (std::vector<std::string>{"top_k", "min_p", "temperature"}));
+}
+
+TEST_F(Args, SamplingRemembersWhatTheUserSet) {
+  const Settings s = settings_of(Tool::cli, {"--top-k", "5", "--temp", "0"});
+  EXPECT_TRUE(s.sampling.is_given("top_k"));
+  EXPECT_TRUE(s.sampling.is_given("temperature"));
+  EXPECT_FALSE(s.sampling.is_given("top_p"));
+}
+
+TEST_F(Args, SeedMinusOneIsAllOnes) {
+  EXPECT_EQ(settings_of(Tool::cli, {"-s", "-1"}).sampling.seed, 0xFFFFFFFFU);
+  EXPECT_EQ(settings_of(Tool::cli, {"-s", "4294967295"}).sampling.seed, 0xFFFFFFFFU);
+  EXPECT_EQ(settings_of(Tool::cli, {"-s", "42"}).sampling.seed, 42U);
+}
+
+TEST_F(Args, SamplersOfLaterVersionsAreRefusedOnlyWhenSwitchedOn) {
+  EXPECT_EQ(error_of(Tool::cli, {"--dry-multiplier", "0.8"}).code(), ggml::ErrorCode::unsupported);
+  EXPECT_EQ(error_of(Tool::cli, {"--mirostat", "2"}).code(), ggml::ErrorCode::unsupported);
+  EXPECT_EQ(error_of(Tool::cli, {"--xtc-probability", "0", "--top-nsigma", "-1", "--dynatemp-range", "0"}).message(),
+            "");
+}
+
+TEST_F(Args, FilesAreReadAndEscapesProcessed) {
+  const tandem::TempDir folder;
+  const std::string file = (folder.path() / "f").string();
+  std::ofstream(file) << "one\\ntwo\n";
+  EXPECT_EQ(settings_of(Tool::cli, {"-f", file}).prompt.prompt, "one\ntwo");
+  EXPECT_EQ(settings_of(Tool::cli, {"-f", file, "--no-escape"}).prompt.prompt, "one\\ntwo");
+  EXPECT_EQ(settings_of(Tool::cli, {"-bf", file}).prompt.prompt, "one\\ntwo\n");
+  EXPECT_EQ(settings_of(Tool::cli, {"-p", R"(a\tb\\c\x41\q)"}).prompt.prompt, "a\tb\\cA\\q");
+  std::ofstream(file) << "k1\r\n\nk2\n";
+  EXPECT_EQ(settings_of(Tool::server, {"--api-key-file", file}).server.api_keys,
+            (std::vector<std::string>{"k1", "k2"}));
+  const ggml::Error error = error_of(Tool::cli, {"-f", file + "x"});
+  EXPECT_EQ(error.message(), "error while handling argument \"-f\": cannot read file \"" + file + "x\"");
+}
+
+TEST_F(Args, LoadModesMapToOneChoice) {
+  EXPECT_EQ(settings_of(Tool::server, {"--no-mmap"}).model.load_mode, LoadMode::read);
+  EXPECT_EQ(settings_of(Tool::server, {"-dio"}).model.load_mode, LoadMode::direct_io);
+  EXPECT_EQ(settings_of(Tool::server, {"-dio", "-ndio"}).model.load_mode, LoadMode::mmap);
+  const Settings s = settings_of(Tool::server, {"-lm", "mmap+mlock"});
+  EXPECT_EQ(s.model.load_mode, LoadMode::mmap);
+  EXPECT_TRUE(s.model.lock_memory);
+}
+
+TEST_F(Args, CpuListsAreMasksAndRanges) {
+  EXPECT_EQ(parse_cpu_mask("0x5"), (std::vector<int>{0, 2}));
+  EXPECT_EQ(parse_cpu_mask("F0"), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(parse_cpu_mask("xyz"), std::nullopt);
+  EXPECT_EQ(parse_cpu_mask("0"), std::nullopt);
+  EXPECT_EQ(parse_cpu_range("2-4"), (std::vector<int>{2, 3, 4}));
+  EXPECT_EQ(parse_cpu_range("-1"), (std::vector<int>{0, 1}));
+  EXPECT_EQ(parse_cpu_range("4-2"), std::nullopt);
+  EXPECT_EQ(parse_cpu_range("-"), std::nullopt);
+}
+
+TEST_F(Args, CudaParametersAreCheckedByKey) {
+  const ggml::Error error = error_of(Tool::server, {"-cuda", "grahps=1"});
+  EXPECT_NE(error.message().find("graphs=BOOL"), std::string::npos) << error.message();
+  EXPECT_EQ(error_of(Tool::server, {"-cuda", "fusion=1,graphs=off"}).message(), "");
+  EXPECT_EQ(error_of(Tool::server, {"-op", "-1,0"}).message(), "");
+  EXPECT_EQ(error_of(Tool::server, {"-op", "NOPE,0"}).code(), ggml::ErrorCode::invalid_argument);
+}
+
+TEST_F(Args, AMissingModelIsExplained) {
+  EXPECT_NE(error_of(Tool::server, {}, true).message().find("router mode"), std::string::npos);
+  EXPECT_EQ(error_of(Tool::cli, {}, true).message(), "error: no model: give -m MODEL");
+  EXPECT_EQ(error_of(Tool::server, {"--list-devices"}, true).message(), "");
+  EXPECT_EQ(error_of(Tool::gguf, {"file.gguf"}, true).message(), "");
+}
+
+TEST_F(Args, TokenizeWantsExactlyOneText) {
+  EXPECT_EQ(error_of(Tool::tokenize, {"-p", "a"}).message(), "");
+  EXPECT_NE(error_of(Tool::tokenize, {}).message(), "");
+  EXPECT_NE(error_of(Tool::tokenize, {"-p", "a", "--stdin"}).message(), "");
+}
+
+TEST_F(Args, PositionalArgumentsBelongToGgufOnly) {
+  const Parsed parsed = parse_line(Tool::gguf, {"synth", "--preset", "llama3-8b", "--layers", "4", "-o", "x.gguf"});
+  EXPECT_EQ(parsed.positional, std::vector<std::string>{"synth"});
+  EXPECT_EQ(parsed.settings.gguf.preset, "llama3-8b");
+  EXPECT_EQ(parsed.settings.gguf.layers, 4);
+}
+
+TEST_F(Args, PrintingOptionsEndTheProgram) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(parse_line(Tool::server, {"-c", "1", "--help", "--nonsense"}).action, Action::exit_success);
+  EXPECT_NE(::testing::internal::GetCapturedStdout().find("usage: llama-server"), std::string::npos);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(parse_line(Tool::server, {"--version"}).action, Action::exit_success);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().rfind("version: ", 0), 0U);
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(parse_line(Tool::cli, {"--completion-bash"}).action, Action::exit_success);
+  EXPECT_NE(::testing::internal::GetCapturedStdout().find("complete -o filenames -F _llama_cli llama-cli"),
+            std::string::npos);
+}
+
+TEST_F(Args, UnifiedCacheFollowsTheNumberOfSlots) {
+  EXPECT_TRUE(settings_of(Tool::server, {}).cache.unified);
+  EXPECT_FALSE(settings_of(Tool::server, {"-np", "2"}).cache.unified);
+  EXPECT_TRUE(settings_of(Tool::server, {"-np", "2", "-kvu"}).cache.unified);
+  EXPECT_FALSE(settings_of(Tool::server, {"-no-kvu"}).cache.unified);
+}
+
+}  // namespace
+}  // namespace common

@@ -1,0 +1,80 @@
+#include "common/args/check.h"
+
+#include <algorithm>
+
+namespace common {
+namespace {
+
+void check_batches(const std::set<std::string_view>& given, Target& target) {
+  ContextSettings& context = target.settings.context;
+  if (context.n_ubatch <= context.n_batch) return;
+  if (given.contains("--ubatch-size")) {
+    target.note(ggml::LogLevel::warn, "-ub " + std::to_string(context.n_ubatch) + " is more than -b " +
+                                          std::to_string(context.n_batch) + "; -ub is now " +
+                                          std::to_string(context.n_batch));
+  }
+  context.n_ubatch = context.n_batch;
+}
+
+void check_attention(const std::set<std::string_view>& given, const Settings& settings) {
+  if (settings.context.flash_attention != Tristate::off) return;
+  const ggml::TypeInfo& type_v = ggml::type_info(settings.cache.type_v);
+  if (type_v.block_weights > 1) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      "error: -ctv " + std::string(type_v.id) + " needs flash attention, which -fa off switches off",
+                      "Use -fa on, or -ctv f16.");
+  }
+  if (given.contains("--attention-max-batch")) {
+    throw ggml::Error(ggml::ErrorCode::unsupported,
+                      "error: -amb: needs bounded attention scratch, not in this version; leave it out, or use -fa on");
+  }
+}
+
+void process_escapes(Settings& settings) {
+  PromptSettings& prompt = settings.prompt;
+  if (!prompt.escape) return;
+  for (std::string* text : {&prompt.prompt, &prompt.in_prefix, &prompt.in_suffix}) *text = unescape(*text);
+  for (std::string& text : prompt.reverse_prompts) text = unescape(text);
+  for (std::string& text : settings.sampling.dry_breakers) text = unescape(text);
+}
+
+void check_tokenize(const std::set<std::string_view>& given) {
+  const auto sources = std::count_if(given.begin(), given.end(), [](std::string_view name) {
+    return name == "--prompt" || name == "--file" || name == "--stdin";
+  });
+  if (sources == 1) return;
+  throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                    sources == 0 ? "error: nothing to tokenize: give one of -p TEXT, -f FILE or --stdin"
+                                 : "error: -p, -f and --stdin exclude one another: give one of them");
+}
+
+}  // namespace
+
+void check_settings(Tool tool, const std::set<std::string_view>& given, Target& target) {
+  Settings& settings = target.settings;
+  check_batches(given, target);
+  check_attention(given, settings);
+  if (tool == Tool::tokenize) check_tokenize(given);
+  // With the number of slots left open the slots share the context, so that one user gets all of it.
+  if (tool == Tool::server && !settings.cache.unified_given) settings.cache.unified = !settings.context.n_parallel;
+  // A file given with -bf is bytes, not text with escapes.
+  if (given.contains("--binary-file")) {
+    const std::string bytes = settings.prompt.prompt;
+    process_escapes(settings);
+    settings.prompt.prompt = bytes;
+  } else {
+    process_escapes(settings);
+  }
+}
+
+void check_model_given(Tool tool, const Settings& settings) {
+  const bool loads = (kModelLoaders & tool_bit(tool)) != 0;
+  if (!loads || !settings.model.path.empty()) return;
+  throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                    tool == Tool::server
+                        ? "error: a start without a model: needs router mode, not in this version; give -m MODEL"
+                        : "error: no model: give -m MODEL",
+                    "scripts/get-model.sh smollm2 fetches a small one.");
+}
+
+}  // namespace common

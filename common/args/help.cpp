@@ -1,0 +1,148 @@
+#include "common/args/help.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "common/args/build_info.h"
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+constexpr std::size_t kHelpColumn = 34;
+constexpr int kDefaultWidth = 100;
+constexpr int kNarrowest = 60;
+
+/// Appends `text` from column `begin` on, broken at spaces so that no line passes `width`. The cursor stands at
+/// `column`.
+void append_wrapped(std::string& out, std::string_view text, std::size_t begin, std::size_t column, std::size_t width) {
+  std::istringstream words{std::string(text)};
+  bool first = true;
+  for (std::string word; words >> word;) {
+    const std::size_t needed = word.size() + (first ? 0 : 1);
+    if (!first && column + needed > width) {
+      out += "\n" + std::string(begin, ' ');
+      column = begin;
+      first = true;
+    }
+    out += (first ? "" : " ") + word;
+    column += word.size() + (first ? 0 : 1);
+    first = false;
+  }
+  out += "\n";
+}
+
+std::string names_text(const Option& row) {
+  std::string out;
+  for (const auto* list : {&row.spellings, &row.negatives})
+    for (const std::string_view name : *list) out += (out.empty() ? "" : ", ") + std::string(name);
+  if (!row.placeholder.empty()) {
+    const bool optional = !row.optional_words.empty() && !row.placeholder.starts_with('[');
+    out += optional ? " [" + std::string(row.placeholder) + "]" : " " + std::string(row.placeholder);
+  }
+  return out;
+}
+
+bool acts(const Option& row) {
+  return row.refused_feature.empty() && row.no_effect_reason.empty();
+}
+
+/// "Refused in this version: -a, -b, ..." for the rows that `wanted` picks.
+template <class Wanted>
+void append_list(std::string& out, Tool tool, std::string_view title, int width, Wanted wanted) {
+  std::string names;
+  for (const Option& row : all_options()) {
+    if ((row.tools & tool_bit(tool)) == 0 || !wanted(row)) continue;
+    for (const std::string_view name : row.spellings) names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (names.empty()) return;
+  out += "\n" + std::string(title) + "\n  ";
+  append_wrapped(out, names, 2, 2, static_cast<std::size_t>(width));
+}
+
+std::string usage_text(Tool tool) {
+  const std::string name(tool_name(tool));
+  switch (tool) {
+    case Tool::gguf:
+      return name + " FILE [options]\n       " + name + " synth --preset NAME -o FILE [options]";
+    case Tool::tokenize:
+      return name + " -m MODEL (-p TEXT | -f FILE | --stdin) [options]";
+    default:
+      return name + " -m MODEL [options]";
+  }
+}
+
+}  // namespace
+
+std::string option_help(const Option& row, int width) {
+  std::string out = "  " + names_text(row);
+  std::size_t column = out.size();
+  if (column + 2 > kHelpColumn) {
+    out += "\n";
+    column = 0;
+  }
+  out += std::string(kHelpColumn - column, ' ');
+  std::string text(row.help);
+  if (!row.default_text.empty()) text += " (default: " + std::string(row.default_text) + ")";
+  if (!row.variables.empty()) text += " (env: " + std::string(row.variables.front()) + ")";
+  append_wrapped(out, text, kHelpColumn, kHelpColumn, static_cast<std::size_t>(std::max(width, kNarrowest)));
+  return out;
+}
+
+std::string help_text(Tool tool, int width) {
+  std::string out = "usage: " + usage_text(tool) + "\n";
+  std::string_view group;
+  for (const Option& row : all_options()) {
+    if ((row.tools & tool_bit(tool)) == 0 || !acts(row)) continue;
+    if (row.group != group) {
+      group = row.group;
+      out += "\n" + std::string(group) + ":\n";
+    }
+    out += option_help(row, width);
+  }
+  append_list(out, tool, "Accepted, without effect here (a line says why):", std::max(width, kNarrowest),
+              [](const Option& row) { return !row.no_effect_reason.empty(); });
+  append_list(out, tool, "Known, but refused in this version:", std::max(width, kNarrowest),
+              [](const Option& row) { return !row.refused_feature.empty(); });
+  out += "\n";
+  append_wrapped(out,
+                 "A flag wins over its environment variable. docs/parameters.md has every option of every program.", 0,
+                 0, static_cast<std::size_t>(std::max(width, kNarrowest)));
+  return out;
+}
+
+std::string version_text() {
+  return "version: " + std::string(build_version()) + " (" + std::to_string(build_number()) + ", " +
+         std::string(build_commit()) + ")\nbuilt with " + std::string(build_compiler()) + "\n";
+}
+
+std::string bash_completion(Tool tool) {
+  const std::string name(tool_name(tool));
+  std::string function = "_" + name;
+  std::replace(function.begin(), function.end(), '-', '_');
+  std::string words;
+  for (const Option& row : all_options()) {
+    if ((row.tools & tool_bit(tool)) == 0) continue;
+    for (const auto* list : {&row.spellings, &row.negatives})
+      for (const std::string_view spelling : *list) words += (words.empty() ? "" : " ") + std::string(spelling);
+  }
+  return function + "() {\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n  if [[ \"$word\" == -* ]]; then\n" +
+         "    COMPREPLY=($(compgen -W \"" + words + "\" -- \"$word\"))\n  else\n" +
+         "    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F " + function + " " + name +
+         "\n";
+}
+
+int terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const std::string columns = environment("COLUMNS").value_or("");
+  int width = 0;
+  const auto [end, failure] = std::from_chars(columns.data(), columns.data() + columns.size(), width);
+  return failure == std::errc() && width >= kNarrowest ? width : kDefaultWidth;
+}
+
+}  // namespace common

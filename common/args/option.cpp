@@ -1,0 +1,252 @@
+#include "common/args/option.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+namespace common {
+namespace {
+
+/// `error while handling argument "-c": ` or the same for a variable.
+std::string handling(const Argument& argument) {
+  return std::string("error while handling ") + (argument.from_environment ? "environment variable" : "argument") +
+         " \"" + argument.name + "\": ";
+}
+
+std::string number_text(double value) {
+  return std::abs(value) < 1e15 && value == std::floor(value) ? ggml::strf("%.0f", value) : ggml::strf("%g", value);
+}
+
+/// "from 0 to 100", "of at least 1", ...
+std::string range_text(double least, double most, double unbounded_below, double unbounded_above) {
+  const bool below = least <= unbounded_below;
+  const bool above = most >= unbounded_above;
+  if (below && above) return {};
+  if (above) return " of at least " + number_text(least);
+  if (below) return " of at most " + number_text(most);
+  return " from " + number_text(least) + " to " + number_text(most);
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+void Target::note(ggml::LogLevel level, std::string text) {
+  for (const auto& [known_level, known_text] : notes)
+    if (known_text == text) return;
+  notes.emplace_back(level, std::move(text));
+}
+
+Option option(std::vector<std::string_view> spellings, std::string_view placeholder, std::string_view help,
+              Apply apply) {
+  Option row;
+  row.spellings = std::move(spellings);
+  row.placeholder = placeholder;
+  row.help = help;
+  row.arity = placeholder.empty() ? 0 : 1;
+  row.apply = std::move(apply);
+  return row;
+}
+
+Option& Option::negative(std::vector<std::string_view> names) {
+  negatives = std::move(names);
+  return *this;
+}
+Option& Option::variable(std::string_view name) {
+  variables.push_back(name);
+  return *this;
+}
+Option& Option::initially(std::string_view text) {
+  default_text = text;
+  return *this;
+}
+Option& Option::used_by(ToolSet set) {
+  tools = set;
+  return *this;
+}
+Option& Option::takes(int values) {
+  arity = values;
+  return *this;
+}
+Option& Option::words(std::vector<std::string_view> list) {
+  optional_words = std::move(list);
+  arity = 0;
+  return *this;
+}
+Option& Option::list() {
+  accumulates = true;
+  return *this;
+}
+Option& Option::refused(std::string_view feature, std::string_view advice) {
+  refused_feature = feature;
+  refused_advice = advice;
+  return *this;
+}
+Option& Option::unless(std::vector<std::string_view> values) {
+  values_asking_nothing = std::move(values);
+  return *this;
+}
+Option& Option::no_effect(std::string_view reason) {
+  no_effect_reason = reason;
+  return *this;
+}
+Option& Option::no_effect_warning(std::string_view reason) {
+  no_effect_reason = reason;
+  no_effect_changes_answers = true;
+  return *this;
+}
+Option& Option::on_cpu() {
+  satisfied_on_cpu = true;
+  return *this;
+}
+
+void bad_value(const Argument& argument, std::string_view expected) {
+  const std::string got = argument.bare() ? "nothing" : "\"" + argument.value() + "\"";
+  throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                    handling(argument) + "expected " + std::string(expected) + ", got " + got);
+}
+
+void refuse(const Argument& argument, std::string_view feature, std::string_view advice) {
+  std::string line = "error: " + argument.name;
+  if (!argument.bare()) line += " " + argument.value();
+  line += ": needs " + std::string(feature) + ", not in this version; " + std::string(advice);
+  throw ggml::Error(ggml::ErrorCode::unsupported, std::move(line));
+}
+
+std::int64_t to_integer(const Argument& argument, std::string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (failure != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
+    bad_value(argument, "a whole number" + range_text(static_cast<double>(least), static_cast<double>(most),
+                                                      -2147483648.0, static_cast<double>(kMaxInt)));
+  }
+  return value;
+}
+
+double to_real(const Argument& argument, std::string_view text, double least, double most) {
+  double value = 0;
+  const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
+  const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole_text = failure == std::errc() && end == digits.data() + digits.size() && !digits.empty();
+  if (!whole_text || !std::isfinite(value) || value < least || value > most) {
+    bad_value(argument, "a number" + range_text(least, most, -1e9, 1e9));
+  }
+  return value;
+}
+
+bool is_true_word(std::string_view text) {
+  const std::string word = lower_case(text);
+  return word == "on" || word == "enabled" || word == "true" || word == "1";
+}
+
+bool is_false_word(std::string_view text) {
+  const std::string word = lower_case(text);
+  return word == "off" || word == "disabled" || word == "false" || word == "0";
+}
+
+Tristate to_tristate(const Argument& argument, std::string_view text, bool automatic_allowed) {
+  if (is_true_word(text)) return Tristate::on;
+  if (is_false_word(text)) return Tristate::off;
+  if (automatic_allowed && (lower_case(text) == "auto" || text == "-1")) return Tristate::automatic;
+  bad_value(argument, automatic_allowed ? "on, off or auto" : "on or off");
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> items;
+  std::string item;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') {
+      // A doubled quote inside a quoted item is one quote, as in CSV.
+      if (quoted && i + 1 < text.size() && text[i + 1] == '"') {
+        item += text[++i];
+      } else {
+        quoted = !quoted;
+      }
+    } else if (c == ',' && !quoted) {
+      items.push_back(std::move(item));
+      item.clear();
+    } else {
+      item += c;
+    }
+  }
+  items.push_back(std::move(item));
+  return items;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string read_file(const Argument& argument, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string contents{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
+    throw ggml::Error(ggml::ErrorCode::io, handling(argument) + "cannot read file \"" + path + "\"");
+  }
+  return contents;
+}
+
+std::string unescape(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\\' || i + 1 == text.size()) {
+      out += text[i];
+      continue;
+    }
+    const char c = text[++i];
+    switch (c) {
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
+      case '\\':
+      case '"':
+      case '\'':
+        out += c;
+        break;
+      case 'x': {
+        const int high = i + 1 < text.size() ? hex_digit(text[i + 1]) : -1;
+        const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+        if (high >= 0 && low >= 0) {
+          out += static_cast<char>(high * 16 + low);
+          i += 2;
+          break;
+        }
+        [[fallthrough]];
+      }
+      default:
+        out += '\\';
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string join_words(std::span<const std::string_view> words) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += i + 1 == words.size() ? " or " : ", ";
+    out += words[i];
+  }
+  return out;
+}
+
+}  // namespace common

@@ -1,0 +1,88 @@
+// llama-sweep-bench and llama-gguf. llama-bench has a grid parser of its own (tools/bench).
+#include "common/args/option.h"
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+constexpr std::string_view kSweep = "Benchmark";
+constexpr std::string_view kFile = "File";
+
+/// A count of which anything below one means one.
+template <class Get>
+Apply at_least_one(Get get) {
+  return [=](Target& target, const Argument& argument) {
+    const std::int64_t n = to_integer(argument, argument.value(), -kMaxInt, kMaxInt);
+    get(target.settings) = n < 1 ? 1 : static_cast<int>(n);
+  };
+}
+
+const std::vector<Option> kSweepRows = {
+    option({"-nrep", "--n-repetitions"}, "N", "Measure the first row N times and print the mean.",
+           at_least_one([](Settings& s) -> auto& { return s.bench.repetitions; }))
+        .initially("1"),
+    option({"-wb", "--warmup-batch"}, "", "Compute one full batch before measuring.",
+           toggle([](Settings& s) -> auto& { return s.bench.warmup_batch; }))
+        .initially("off"),
+    option({"--sweep-stride"}, "N", "Measure every Nth row only.",
+           at_least_one([](Settings& s) -> auto& { return s.bench.stride; }))
+        .initially("1"),
+    option({"--sweep-memory"}, "", "Add columns with the memory in use.",
+           toggle([](Settings& s) -> auto& { return s.bench.memory; }))
+        .initially("off"),
+    option({"--roofline"}, "", "Add columns with the share of the machine's limit that was reached.",
+           toggle([](Settings& s) -> auto& { return s.bench.roofline; }))
+        .initially("off"),
+    option({"--output-format"}, "FORMAT", "md (a table) or jsonl.",
+           word(
+               [](Settings& s) -> auto& { return s.bench.format; },
+               Words<SweepFormat>{{"md", SweepFormat::markdown}, {"jsonl", SweepFormat::jsonl}}))
+        .initially("md"),
+    option({"--output-file"}, "FNAME", "Write a clean copy of the output there.",
+           text([](Settings& s) -> auto& { return s.bench.output_file; })),
+};
+
+const std::vector<Option> kGgufRows = {
+    option({"--json"}, "", "Print JSON instead of a table.", toggle([](Settings& s) -> auto& { return s.gguf.json; }))
+        .initially("off"),
+    option({"--list"}, "", "synth: list the presets and end.",
+           toggle([](Settings& s) -> auto& { return s.gguf.list_presets; })),
+    option({"--preset"}, "NAME", "synth: the model whose shape to write.",
+           text([](Settings& s) -> auto& { return s.gguf.preset; })),
+    option({"--mix"}, "NAME", "synth: the mix of tensor types.", text([](Settings& s) -> auto& { return s.gguf.mix; }))
+        .initially("q4_k_m"),
+    option({"--layers"}, "N", "synth: write so many layers only.",
+           whole(
+               [](Settings& s) -> auto& { return s.gguf.layers; }, 1)),
+    option({"--experts"}, "N", "synth: write so many experts only.",
+           whole(
+               [](Settings& s) -> auto& { return s.gguf.experts; }, 1)),
+    option({"--vocab"}, "N", "synth: a vocabulary of that size.",
+           whole(
+               [](Settings& s) -> auto& { return s.gguf.vocab; }, 1)),
+    option({"--seed"}, "N", "synth: seed of the random weights.",
+           [](Target& target, const Argument& argument) {
+             target.settings.gguf.seed =
+                 static_cast<std::uint64_t>(to_integer(argument, argument.value(), 0, 9223372036854775807LL));
+           })
+        .initially("1"),
+    option({"-o", "--out", "--output"}, "FNAME", "synth: the file to write.",
+           text([](Settings& s) -> auto& { return s.gguf.output; })),
+};
+
+}  // namespace
+
+void add_bench_options(std::vector<Option>& table) {
+  for (Option row : kSweepRows) {
+    row.group = kSweep;
+    row.tools = kSweepBench;
+    table.push_back(std::move(row));
+  }
+  for (Option row : kGgufRows) {
+    row.group = kFile;
+    row.tools = kGguf;
+    table.push_back(std::move(row));
+  }
+}
+
+}  // namespace common

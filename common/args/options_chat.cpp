@@ -1,0 +1,102 @@
+// Chat templates and reasoning.
+#include <nlohmann/json.hpp>
+
+#include "common/args/option.h"
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+constexpr std::string_view kChat = "Chat";
+
+void apply_template_file(Target& target, const Argument& argument) {
+  target.settings.chat.chat_template = read_file(argument, argument.value());
+}
+
+void apply_template_kwargs(Target& target, const Argument& argument) {
+  const auto json = nlohmann::json::parse(argument.value(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) bad_value(argument, "a JSON object");
+  target.settings.chat.template_kwargs = argument.value();
+}
+
+void apply_reasoning_format(Target& target, const Argument& argument) {
+  const Words<ReasoningFormat> words = {{"auto", ReasoningFormat::automatic},
+                                        {"none", ReasoningFormat::none},
+                                        {"deepseek", ReasoningFormat::deepseek},
+                                        {"deepseek-legacy", ReasoningFormat::deepseek_legacy}};
+  const ReasoningFormat format = to_word(argument, words);
+  if (format == ReasoningFormat::deepseek || format == ReasoningFormat::deepseek_legacy)
+    refuse(argument, "separated reasoning", "use none (thoughts stay in the content)");
+  target.settings.chat.reasoning_format = format;
+}
+
+const std::vector<Option> kRows = {
+    option({"--jinja"}, "", "Use the model's Jinja chat template.",
+           toggle([](Settings& s) -> auto& { return s.chat.jinja; }))
+        .negative({"--no-jinja"})
+        .variable("LLAMA_ARG_JINJA")
+        .initially("on"),
+    option({"--chat-template"}, "NAME|TEXT", "Another chat template: the name of a built-in one, or its text.",
+           text([](Settings& s) -> auto& { return s.chat.chat_template; }))
+        .variable("LLAMA_ARG_CHAT_TEMPLATE")
+        .initially("the model's"),
+    option({"--chat-template-file"}, "FNAME", "Another chat template from a file.", apply_template_file)
+        .variable("LLAMA_ARG_CHAT_TEMPLATE_FILE"),
+    option({"--chat-template-kwargs"}, "JSON", "Variables for the template; a request may add to them.",
+           apply_template_kwargs)
+        .variable("LLAMA_ARG_CHAT_TEMPLATE_KWARGS")
+        .initially("{}"),
+    option({"--reasoning-format"}, "FORMAT", "What becomes of thoughts in the answer: none leaves them in the content.",
+           apply_reasoning_format)
+        .variable("LLAMA_ARG_THINK")
+        .initially("auto"),
+    option({"-rea", "--reasoning"}, "on|off|auto", "The thinking switch of the template.",
+           [](Target& target, const Argument& argument) {
+             target.settings.chat.reasoning = to_tristate(argument, argument.value(), true);
+           })
+        .variable("LLAMA_ARG_REASONING")
+        .initially("auto"),
+    option({"--reasoning-budget"}, "N", "Tokens that a thought may have; -1: no limit.")
+        .variable("LLAMA_ARG_THINK_BUDGET")
+        .refused("reasoning budgets", "leave it out")
+        .unless({"-1"})
+        .initially("-1"),
+    option({"--reasoning-budget-message"}, "S", "Text before a thought that is cut off.")
+        .variable("LLAMA_ARG_THINK_BUDGET_MESSAGE")
+        .no_effect("thoughts are not cut off"),
+    option({"--reasoning-preserve"}, "", "Keep the thoughts of earlier turns in the prompt.",
+           toggle([](Settings& s) -> auto& { return s.chat.preserve_reasoning; }))
+        .negative({"--no-reasoning-preserve"})
+        .variable("LLAMA_ARG_REASONING_PRESERVE")
+        .initially("if the template can"),
+    option({"--reasoning-tokens"}, "WORD", "Tags left out when prompts are compared.")
+        .used_by(kServer)
+        .no_effect("prompts are compared as they are"),
+    option({"--skip-chat-parsing"}, "", "Put all output into the content.",
+           toggle([](Settings& s) -> auto& { return s.chat.skip_parsing; }))
+        .negative({"--no-skip-chat-parsing"})
+        .variable("LLAMA_ARG_SKIP_CHAT_PARSING")
+        .initially("off"),
+    option({"--prefill-assistant"}, "", "Continue an assistant message at the end of the conversation.",
+           toggle([](Settings& s) -> auto& { return s.chat.prefill_assistant; }))
+        .negative({"--no-prefill-assistant"})
+        .variable("LLAMA_ARG_PREFILL_ASSISTANT")
+        .used_by(kServer)
+        .initially("on"),
+    option({"-ptcall", "--parallel-tool-calls"}, "", "Several tool calls in one answer.")
+        .used_by(kServer)
+        .refused("tool calls", "leave it out"),
+    option({"--peg"}, "", "Parser of tool calls.").used_by(kServer).no_effect("there is one parser"),
+};
+
+}  // namespace
+
+void add_chat_options(std::vector<Option>& table) {
+  for (Option row : kRows) {
+    row.group = kChat;
+    if (row.tools == kModelRunners) row.tools = kGenerators;
+    table.push_back(std::move(row));
+  }
+}
+
+}  // namespace common

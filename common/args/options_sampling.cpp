@@ -1,0 +1,279 @@
+// The sampler chain and its numbers. Every row also notes which field the user set, because the model file may bring
+// defaults for those that were left alone.
+#include <charconv>
+
+#include "common/args/option.h"
+#include "common/args/sampler_names.h"
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+constexpr std::string_view kSampling = "Sampling";
+constexpr std::string_view kGrammar = "Grammars";
+constexpr std::string_view kGrammarFeature = "grammars";
+constexpr std::string_view kGrammarAdvice = "leave it out";
+
+Apply given(std::string field, Apply inner) {
+  return [field = std::move(field), inner = std::move(inner)](Target& target, const Argument& argument) {
+    inner(target, argument);
+    if (!target.settings.sampling.is_given(field)) target.settings.sampling.given.push_back(field);
+  };
+}
+
+/// A number of a sampler that this version lacks: every value that leaves it off is accepted.
+template <class Get, class IsOff>
+Apply real_if_off(Get get, IsOff is_off, std::string_view sampler, std::string_view advice) {
+  return [=](Target& target, const Argument& argument) {
+    const auto value = static_cast<float>(to_real(argument, argument.value(), -1e9, 1e9));
+    if (!is_off(value)) refuse(argument, sampler, advice);
+    get(target.settings.sampling) = value;
+  };
+}
+
+void apply_samplers(Target& target, const Argument& argument) {
+  std::vector<std::string>& chain = target.settings.sampling.samplers;
+  chain.clear();
+  std::string name;
+  for (const char c : argument.value() + ";") {
+    if (c != ';') {
+      name += c;
+      continue;
+    }
+    if (const auto known = sampler_by_name(name)) {
+      chain.push_back(*known);
+    } else if (!name.empty()) {
+      target.note(ggml::LogLevel::warn, argument.name + ": unknown sampler \"" + name + "\" is skipped");
+    }
+    name.clear();
+  }
+}
+
+void apply_sampler_letters(Target& target, const Argument& argument) {
+  std::vector<std::string>& chain = target.settings.sampling.samplers;
+  chain.clear();
+  for (const char letter : argument.value()) {
+    if (const auto known = sampler_by_letter(letter)) {
+      chain.push_back(*known);
+    } else {
+      target.note(ggml::LogLevel::warn, argument.name + ": unknown sampler letter \"" + letter + "\" is skipped");
+    }
+  }
+}
+
+void apply_seed(Target& target, const Argument& argument) {
+  // -1 and 4294967295 both mean "draw one".
+  target.settings.sampling.seed =
+      static_cast<std::uint32_t>(to_integer(argument, argument.value(), -1, std::int64_t{4294967295}));
+}
+
+/// TOKEN_ID followed by a signed number: 15043+1, 15043-0.5, 15043-inf.
+void apply_logit_bias(Target& target, const Argument& argument) {
+  constexpr std::string_view kForm = "TOKEN_ID followed by + or - and a number, such as 15043+1 or 15043-inf";
+  const std::string& text = argument.value();
+  std::int32_t token = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), token);
+  if (failure != std::errc() || token < 0 || (*end != '+' && *end != '-')) bad_value(argument, kForm);
+  const char* number = *end == '+' ? end + 1 : end;
+  float bias = 0;
+  const auto [last, bad] = std::from_chars(number, text.data() + text.size(), bias);
+  if (bad != std::errc() || last != text.data() + text.size() || bias != bias) bad_value(argument, kForm);
+  target.settings.sampling.logit_bias.emplace_back(token, bias);
+}
+
+/// The first use clears the built-in list; `none` leaves it empty.
+void apply_dry_breaker(Target& target, const Argument& argument) {
+  SamplingSettings& sampling = target.settings.sampling;
+  if (!sampling.is_given("dry_breakers")) {
+    sampling.dry_breakers.clear();
+    sampling.given.emplace_back("dry_breakers");
+  }
+  if (argument.value() != "none") sampling.dry_breakers.push_back(argument.value());
+}
+
+void apply_mirostat(Target& target, const Argument& argument) {
+  const std::int64_t kind = to_integer(argument, argument.value(), 0, 2);
+  if (kind != 0) refuse(argument, "Mirostat sampling", "use --top-p or --min-p");
+  target.settings.sampling.mirostat = static_cast<int>(kind);
+}
+
+template <class Get>
+Apply sampling_real(std::string field, Get get, double least, double most) {
+  return given(std::move(field), [=](Target& target, const Argument& argument) {
+    get(target.settings.sampling) = static_cast<float>(to_real(argument, argument.value(), least, most));
+  });
+}
+
+template <class Get>
+Apply sampling_whole(std::string field, Get get, std::int64_t least) {
+  return given(std::move(field), [=](Target& target, const Argument& argument) {
+    get(target.settings.sampling) = static_cast<int>(to_integer(argument, argument.value(), least, kMaxInt));
+  });
+}
+
+const std::vector<Option> kChainRows = {
+    option(
+        {"--samplers"}, "A;B;...",
+        "Samplers in their order, names separated by ; (penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, "
+        "temperature, adaptive_p, infill, tfs_z).",
+        given("samplers", apply_samplers))
+        .initially("the first nine, in that order"),
+    option({"--sampling-seq", "--sampler-seq"}, "LETTERS", "The same, one letter each.",
+           given("samplers", apply_sampler_letters))
+        .initially("edskypmxt"),
+    option({"-s", "--seed"}, "N", "Seed of the random numbers; -1 draws one.", apply_seed).initially("-1"),
+    option({"--ignore-eos"}, "", "Never choose an end token.",
+           toggle([](Settings& s) -> auto& { return s.sampling.ignore_eos; }))
+        .initially("off"),
+    option({"--temperature", "--temp"}, "N", "Temperature; 0 or less always takes the likeliest token.",
+           sampling_real(
+               "temperature", [](SamplingSettings& s) -> auto& { return s.temperature; }, -1e9, 1e9))
+        .initially("0.8"),
+    option({"--top-k"}, "N", "Keep the N likeliest tokens; 0: all.",
+           sampling_whole(
+               "top_k", [](SamplingSettings& s) -> auto& { return s.top_k; }, -kMaxInt))
+        .variable("LLAMA_ARG_TOP_K")
+        .initially("40"),
+    option({"--top-p"}, "N", "Keep the likeliest tokens whose probabilities add up to N; 1: all.",
+           sampling_real(
+               "top_p", [](SamplingSettings& s) -> auto& { return s.top_p; }, 0, 1e9))
+        .initially("0.95"),
+    option({"--min-p"}, "N", "Keep tokens at least N times as likely as the likeliest; 0: all.",
+           sampling_real(
+               "min_p", [](SamplingSettings& s) -> auto& { return s.min_p; }, 0, 1e9))
+        .initially("0.05"),
+    option({"--typical", "--typical-p"}, "N", "Locally typical sampling; 1: off.",
+           sampling_real(
+               "typical_p", [](SamplingSettings& s) -> auto& { return s.typical_p; }, 0, 1e9))
+        .initially("1"),
+    option({"--repeat-last-n"}, "N", "Tokens that the penalties look back; 0: off, -1: the whole context.",
+           sampling_whole(
+               "penalty_last_n", [](SamplingSettings& s) -> auto& { return s.penalty_last_n; }, -1))
+        .initially("64"),
+    option({"--repeat-penalty"}, "N", "Penalty of repeated tokens; 1: off.",
+           sampling_real(
+               "repeat_penalty", [](SamplingSettings& s) -> auto& { return s.repeat_penalty; }, 1e-6, 1e9))
+        .initially("1"),
+    option({"--presence-penalty"}, "N", "Penalty of tokens that occurred; 0: off.",
+           sampling_real(
+               "presence_penalty", [](SamplingSettings& s) -> auto& { return s.presence_penalty; }, -1e9, 1e9))
+        .initially("0"),
+    option({"--frequency-penalty"}, "N", "Penalty per occurrence; 0: off.",
+           sampling_real(
+               "frequency_penalty", [](SamplingSettings& s) -> auto& { return s.frequency_penalty; }, -1e9, 1e9))
+        .initially("0"),
+    option({"-l", "--logit-bias"}, "TOKEN_ID(+/-)BIAS", "Make a token likelier or less likely; repeatable.",
+           apply_logit_bias)
+        .list(),
+};
+
+const std::vector<Option> kLaterRows = {
+    option({"--top-nsigma", "--top-n-sigma"}, "N",
+           "Keep tokens within N standard deviations of the best; 0 or less: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.top_n_sigma; }, [](float v) { return v <= 0; },
+               "the top-n-sigma sampler", "use --min-p"))
+        .initially("-1"),
+    option({"--xtc-probability"}, "N", "Chance to leave out the likeliest tokens; 0: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.xtc_probability; }, [](float v) { return v <= 0; },
+               "the XTC sampler", "leave it out"))
+        .initially("0"),
+    option({"--xtc-threshold"}, "N", "Probability from which XTC leaves tokens out.",
+           sampling_real(
+               "xtc_threshold", [](SamplingSettings& s) -> auto& { return s.xtc_threshold; }, 0, 1))
+        .initially("0.1"),
+    option({"--dry-multiplier"}, "N", "Penalty of repeated sequences (DRY); 0: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.dry_multiplier; }, [](float v) { return v == 0; },
+               "the DRY sampler", "use --repeat-penalty"))
+        .initially("0"),
+    option({"--dry-base"}, "N", "DRY: base of the growing penalty.",
+           sampling_real(
+               "dry_base", [](SamplingSettings& s) -> auto& { return s.dry_base; }, 0, 1e9))
+        .initially("1.75"),
+    option({"--dry-allowed-length"}, "N", "DRY: length that goes unpunished.",
+           sampling_whole(
+               "dry_allowed_length", [](SamplingSettings& s) -> auto& { return s.dry_allowed_length; }, 0))
+        .initially("2"),
+    option({"--dry-penalty-last-n"}, "N", "DRY: tokens looked back; -1: the whole context.",
+           sampling_whole(
+               "dry_penalty_last_n", [](SamplingSettings& s) -> auto& { return s.dry_penalty_last_n; }, -1))
+        .initially("64"),
+    option({"--dry-sequence-breaker"}, "S", "DRY: text that ends a sequence; repeatable, none for no breaker.",
+           apply_dry_breaker)
+        .list()
+        .initially("\\n : \" *"),
+    option({"--adaptive-target"}, "N", "Adaptive-p: wanted probability of the chosen tokens; negative: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.adaptive_target; }, [](float v) { return v < 0; },
+               "the adaptive-p sampler", "use --temp and --min-p"))
+        .initially("-1"),
+    option({"--adaptive-decay"}, "N", "Adaptive-p: decay.",
+           sampling_real(
+               "adaptive_decay", [](SamplingSettings& s) -> auto& { return s.adaptive_decay; }, 0, 0.99))
+        .initially("0.9"),
+    option({"--adaptive-updt-w-cur"}, "", "Adaptive-p: variant of the update.").no_effect("adaptive-p is off"),
+    option({"--dynatemp-range"}, "N", "Dynamic temperature: range around --temp; 0: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.dynatemp_range; }, [](float v) { return v <= 0; },
+               "dynamic temperature", "use --temp"))
+        .initially("0"),
+    option({"--dynatemp-exp"}, "N", "Dynamic temperature: exponent.",
+           sampling_real(
+               "dynatemp_exponent", [](SamplingSettings& s) -> auto& { return s.dynatemp_exponent; }, -1e9, 1e9))
+        .initially("1"),
+    option({"--mirostat"}, "0|1|2", "Mirostat; 0: off.", given("mirostat", apply_mirostat)).initially("0"),
+    option({"--mirostat-lr"}, "N", "Mirostat: learning rate (eta).",
+           sampling_real(
+               "mirostat_lr", [](SamplingSettings& s) -> auto& { return s.mirostat_lr; }, 0, 1e9))
+        .initially("0.1"),
+    option({"--mirostat-ent"}, "N", "Mirostat: target entropy (tau).",
+           sampling_real(
+               "mirostat_ent", [](SamplingSettings& s) -> auto& { return s.mirostat_ent; }, 0, 1e9))
+        .initially("5"),
+    option({"--tfs"}, "N", "Tail-free sampling; 1: off.",
+           real_if_off(
+               [](SamplingSettings& s) -> auto& { return s.tfs_z; }, [](float v) { return v >= 1; },
+               "tail-free sampling", "use --min-p"))
+        .initially("1"),
+    option({"--penalize-nl"}, "", "Count the newline in the penalties.").no_effect_warning("it is always counted"),
+    option({"--cfg-scale"}, "N", "Classifier-free guidance.").no_effect_warning("guidance is not available"),
+    option({"--cfg-negative-prompt"}, "S", "Negative prompt of guidance.")
+        .no_effect_warning("guidance is not available"),
+    option({"--cfg-negative-prompt-file"}, "F", "Negative prompt of guidance.")
+        .no_effect_warning("guidance is not available"),
+    option({"--banned-string-file"}, "F", "Banned strings.").no_effect_warning("use --logit-bias"),
+    option({"--banned-n"}, "N", "Banned strings.").no_effect_warning("use --logit-bias"),
+    option({"--allowlist-unicode-rule"}, "R", "Allowed characters.").no_effect_warning("use --logit-bias"),
+    option({"--allowlist-pieces"}, "S", "Allowed pieces.").no_effect_warning("use --logit-bias"),
+    option({"--allowlist-keyword"}, "S", "Allowed keyword.").no_effect_warning("use --logit-bias"),
+    option({"--allowlist-keyword-delay"}, "N", "Allowed keyword.").no_effect_warning("use --logit-bias"),
+    option({"--expiring-logit-bias-file"}, "F", "Expiring biases.").no_effect_warning("use --logit-bias"),
+};
+
+const std::vector<Option> kGrammarRows = {
+    option({"--grammar"}, "GBNF", "Grammar that the answer must follow.").refused(kGrammarFeature, kGrammarAdvice),
+    option({"--grammar-file"}, "FNAME", "The same from a file.").refused(kGrammarFeature, kGrammarAdvice),
+    option({"-j", "--json-schema"}, "SCHEMA", "JSON schema that the answer must follow.")
+        .refused(kGrammarFeature, kGrammarAdvice),
+    option({"-jf", "--json-schema-file"}, "FNAME", "The same from a file.").refused(kGrammarFeature, kGrammarAdvice),
+};
+
+void add(std::vector<Option>& table, const std::vector<Option>& rows, std::string_view group) {
+  for (Option row : rows) {
+    row.group = group;
+    row.tools = kGenerators;
+    table.push_back(std::move(row));
+  }
+}
+
+}  // namespace
+
+void add_sampling_options(std::vector<Option>& table) {
+  add(table, kChainRows, kSampling);
+  add(table, kLaterRows, kSampling);
+  add(table, kGrammarRows, kGrammar);
+}
+
+}  // namespace common

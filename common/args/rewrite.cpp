@@ -1,0 +1,111 @@
+// Resolves what was typed. CLI11 takes `-ngl` for `-n gl`, consumes an optional value whatever it looks like, and has
+// its own words for unknown flags; so spellings and values are settled here, from the table, and CLI11 (parse.cpp) sees
+// only long names with the right number of values.
+#include "common/args/rewrite.h"
+
+#include <algorithm>
+#include <span>
+
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+[[noreturn]] void unknown_argument(Tool tool, const std::string& typed) {
+  std::string hint;
+  const std::size_t equals = typed.find('=');
+  const std::string name = normal_spelling(typed.substr(0, equals));
+  if (equals != std::string::npos && find_option(tool, name).row != nullptr) {
+    hint = "A value is the next argument: " + name + " " + typed.substr(equals + 1);
+  } else if (typed.starts_with('-')) {
+    const std::string_view nearest = nearest_spelling(tool, name);
+    if (!nearest.empty()) hint = "Did you mean " + std::string(nearest) + "? ";
+    hint += "For the list of options: " + std::string(tool_name(tool)) + " --help";
+  } else {
+    hint =
+        "Values follow the option they belong to; for the list of options: " + std::string(tool_name(tool)) + " --help";
+  }
+  throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: invalid argument: " + typed, std::move(hint));
+}
+
+/// How many of `rest` belong to the option.
+int values_wanted(const Option& row, std::span<const char* const> rest) {
+  if (!row.optional_words.empty()) {
+    const bool is_word =
+        !rest.empty() && std::any_of(row.optional_words.begin(), row.optional_words.end(),
+                                     [&](std::string_view word) { return lower_case(rest[0]) == word; });
+    return is_word ? 1 : 0;
+  }
+  if (row.arity == -1) return rest.empty() || std::string_view(rest[0]).find(':') != std::string_view::npos ? 1 : 2;
+  return row.arity;
+}
+
+}  // namespace
+
+Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv, int max_positional) {
+  Rewritten out;
+  const std::span<const char* const> arguments(argv, static_cast<std::size_t>(std::max(argc, 0)));
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string typed = arguments[i];
+    const bool looks_like_option = typed.size() > 1 && typed[0] == '-';
+    if (!looks_like_option && static_cast<int>(out.positional.size()) < max_positional) {
+      out.positional.push_back(typed);
+      continue;
+    }
+    const Match match = looks_like_option ? find_option(tool, normal_spelling(typed)) : Match{};
+    if (match.row == nullptr) unknown_argument(tool, typed);
+    const std::string_view name = match.row->long_name();
+    if (name == "--help" || name == "--version" || name == "--completion-bash") {
+      out.printing = name;
+      return out;
+    }
+    Occurrence use{match.row, {.name = typed, .negative = match.negative, .from_environment = false, .values = {}}};
+    const std::span<const char* const> rest = arguments.subspan(i + 1);
+    const auto wanted = static_cast<std::size_t>(match.negative ? 0 : values_wanted(*match.row, rest));
+    if (wanted > rest.size()) {
+      throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                        "error while handling argument \"" + typed + "\": expected value for argument",
+                        "usage: " + std::string(match.row->long_name()) + " " + std::string(match.row->placeholder));
+    }
+    for (std::size_t v = 0; v < wanted; ++v) use.argument.values.emplace_back(rest[v]);
+    i += wanted;
+    out.occurrences.push_back(std::move(use));
+  }
+  return out;
+}
+
+std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup lookup) {
+  constexpr std::string_view kPrefix = "LLAMA_ARG_";
+  std::vector<Occurrence> out;
+  for (const Option& row : all_options()) {
+    if ((row.tools & tool_bit(tool)) == 0) continue;
+    for (const std::string_view variable : row.variables) {
+      Occurrence use{&row, {.name = std::string(variable), .negative = false, .from_environment = true, .values = {}}};
+      const std::optional<std::string> value = lookup(use.argument.name);
+      if (value && row.is_switch()) {
+        if (is_true_word(*value)) {
+          out.push_back(use);
+        } else if (!row.negatives.empty()) {
+          use.argument.values = {*value};
+          if (!is_false_word(*value)) bad_value(use.argument, "on or off");
+          use.argument.values.clear();
+          use.argument.negative = true;
+          out.push_back(use);
+        }
+      } else if (value && !value->empty()) {
+        use.argument.values = {*value};
+        out.push_back(use);
+      }
+      // The mere presence of the NO form switches off, whatever its value.
+      if (row.negatives.empty() || !variable.starts_with(kPrefix)) continue;
+      const std::string no = std::string(kPrefix) + "NO_" + std::string(variable.substr(kPrefix.size()));
+      if (lookup(no)) {
+        use.argument = {.name = no, .negative = true, .from_environment = true, .values = {}};
+        out.push_back(use);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace common

@@ -1,0 +1,101 @@
+#include "common/args/table.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace common {
+namespace {
+
+std::vector<Option> build_table() {
+  std::vector<Option> table;
+  add_log_options(table);
+  add_model_options(table);
+  add_context_options(table);
+  add_cache_options(table);
+  add_placement_options(table);
+  add_prompt_options(table);
+  add_sampling_options(table);
+  add_chat_options(table);
+  add_server_options(table);
+  add_speculative_options(table);
+  add_bench_options(table);
+  add_foreign_options(table);
+  return table;
+}
+
+bool contains(const std::vector<std::string_view>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+int edit_distance(std::string_view a, std::string_view b) {
+  const std::size_t width = b.size() + 1;
+  std::vector<int> cells((a.size() + 1) * width);
+  const auto at = [&](std::size_t i, std::size_t j) -> int& { return cells[i * width + j]; };
+  for (std::size_t i = 0; i <= a.size(); ++i) at(i, 0) = static_cast<int>(i);
+  for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
+      int best = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) best = std::min(best, at(i - 2, j - 2) + 1);
+      at(i, j) = best;
+    }
+  }
+  return at(a.size(), b.size());
+}
+
+std::string_view without_dashes(std::string_view name) {
+  while (name.starts_with('-')) name.remove_prefix(1);
+  return name;
+}
+
+}  // namespace
+
+std::span<const Option> all_options() {
+  static const std::vector<Option> table = build_table();
+  return table;
+}
+
+Match find_option(Tool tool, std::string_view spelling) {
+  Match other;
+  for (const Option& row : all_options()) {
+    const bool positive = contains(row.spellings, spelling);
+    const bool negative = !positive && contains(row.negatives, spelling);
+    if (!positive && !negative) continue;
+    if ((row.tools & tool_bit(tool)) != 0) return {&row, negative};
+    if (other.row == nullptr) other = {&row, negative};
+  }
+  return other;
+}
+
+std::string normal_spelling(std::string_view typed) {
+  std::string out(typed);
+  if (typed.starts_with("--")) std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+std::string_view nearest_spelling(Tool tool, std::string_view typed) {
+  // An argument list may hold anything; only the length of a flag is worth comparing.
+  constexpr std::size_t kLongest = 64;
+  const std::string_view word = without_dashes(typed).substr(0, kLongest);
+  int best_distance = std::max(1, static_cast<int>(word.size()) / 3) + 1;
+  std::string_view best;
+  const auto consider = [&](std::string_view name, int handicap) {
+    const int distance = edit_distance(word, without_dashes(name)) + handicap;
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  };
+  for (const Option& row : all_options()) {
+    // An option of another program is only suggested when it is strictly nearer.
+    const int handicap = (row.tools & tool_bit(tool)) != 0 ? 0 : 1;
+    for (const std::string_view name : row.spellings) consider(name, handicap);
+    for (const std::string_view name : row.negatives) consider(name, handicap);
+  }
+  return best;
+}
+
+}  // namespace common
