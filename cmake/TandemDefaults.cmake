@@ -38,6 +38,12 @@ if(TANDEM_SANITIZE)
   add_link_options(-fsanitize=${TANDEM_SANITIZE})
 endif()
 
+if(TANDEM_FUZZ)
+  # The libraries under test report their branches too: without it a fuzzer sees only its own few lines.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()
+
 if(TANDEM_STATIC)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
   add_link_options(-static-libstdc++ -static-libgcc)

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ggml/log.h"
+#include "quoted.h"
 
 namespace ggml::gguf {
 namespace {
@@ -25,8 +26,13 @@ Cursor::Cursor(std::span<const std::byte> bytes, std::string name)
 Cursor::Cursor(const Reader& file) : name_(file.path()), size_(file.file_bytes()), file_(&file) {}
 
 void Cursor::fail(std::uint64_t at, const std::string& cause, ErrorCode code) const {
-  const std::string subject = subject_.empty() ? "" : subject_ + ": ";
-  throw Error(code, strf("%s: byte %llu: %s%s", name_.c_str(), ull(at), subject.c_str(), cause.c_str()));
+  throw Error(code, strf("%s: byte %llu: %s%s", name_.c_str(), ull(at), subject_text().c_str(), cause.c_str()));
+}
+
+std::string Cursor::subject_text() const {
+  if (subject_.kind == nullptr) return {};
+  if (subject_.number > 0) return strf("%s %llu of %llu: ", subject_.kind, ull(subject_.number), ull(subject_.total));
+  return strf("%s %s: ", subject_.kind, quoted(subject_.name).c_str());
 }
 
 void Cursor::require(std::uint64_t bytes, const char* what) const {

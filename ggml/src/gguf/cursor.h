@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ggml/error.h"
@@ -38,14 +39,32 @@ class Cursor {
 
   /// Throws Error naming the file, the offset `at` and the cause; the subject (a key, a tensor) where one is set.
   [[noreturn]] void fail(std::uint64_t at, const std::string& cause, ErrorCode code = ErrorCode::invalid_file) const;
-  /// What is being read from here on, for messages ("key 'general.name'"); empty for the header itself.
-  void set_subject(std::string subject) { subject_ = std::move(subject); }
+  /// What is being read from here on, for messages: "tensor 3 of 9", "tensor 'output.weight'", nothing for the header
+  /// itself. Cheap, since it is called for every entry: the text is made only when there is an error. `kind` must be a
+  /// literal.
+  void set_subject(const char* kind, std::uint64_t number, std::uint64_t total) {
+    subject_ = {kind, {}, number, total};
+  }
+  void set_subject(const char* kind, std::string_view name) {
+    subject_.kind = kind;
+    subject_.name.assign(name);
+    subject_.number = 0;
+  }
+  void clear_subject() { subject_.kind = nullptr; }
 
  private:
+  struct Subject {
+    const char* kind = nullptr;  // null: no subject
+    std::string name;
+    std::uint64_t number = 0;  // counted from 1 while the name is not known yet; else 0
+    std::uint64_t total = 0;
+  };
+
   void refill();
+  [[nodiscard]] std::string subject_text() const;
 
   std::string name_;
-  std::string subject_;
+  Subject subject_;
   std::uint64_t size_ = 0;
   std::uint64_t position_ = 0;
   std::span<const std::byte> window_;  // unread bytes at position_

@@ -117,17 +117,17 @@ Parser::Counts Parser::read_header() {
 
 void Parser::read_metadata(std::uint64_t n_keys) {
   for (std::uint64_t i = 0; i < n_keys; ++i) {
-    in_.set_subject(strf("metadata key %llu of %llu", ull(i + 1), ull(n_keys)));
+    in_.set_subject("metadata key", i + 1, n_keys);
     const std::uint64_t key_at = in_.position();
     std::string key = in_.string("the key");
     if (key.empty()) in_.fail(key_at, "the key is empty");
-    in_.set_subject("metadata key " + quoted(key));
+    in_.set_subject("metadata key", key);
     if (file_.metadata_.contains(key)) in_.fail(key_at, "the key occurs twice");
     if (key == "general.alignment") alignment_at_ = in_.position() + sizeof(std::uint32_t);
     Value value = read_value();
     if (!file_.metadata_.insert(std::move(key), std::move(value))) in_.fail(key_at, "the key occurs twice");
   }
-  in_.set_subject({});
+  in_.clear_subject();
 }
 
 Value Parser::read_value() {
@@ -202,7 +202,7 @@ Value Parser::read_array() {
 void Parser::read_alignment() {
   const Value* value = file_.metadata_.find("general.alignment");
   if (value == nullptr) return;
-  in_.set_subject("metadata key 'general.alignment'");
+  in_.set_subject("metadata key", "general.alignment");
   if (value->type != ValueType::u32) {
     in_.fail(alignment_at_, strf("stored as %s, must be u32", std::string(value_type_name(value->type)).c_str()));
   }
@@ -211,15 +211,15 @@ void Parser::read_alignment() {
     in_.fail(alignment_at_, strf("the alignment is %llu, must be a power of two", ull(alignment)));
   }
   shard_.alignment = static_cast<std::uint32_t>(alignment);
-  in_.set_subject({});
+  in_.clear_subject();
 }
 
 void Parser::read_tensors(std::uint64_t n_tensors) {
   for (std::uint64_t i = 0; i < n_tensors; ++i) {
-    in_.set_subject(strf("tensor %llu of %llu", ull(i + 1), ull(n_tensors)));
+    in_.set_subject("tensor", i + 1, n_tensors);
     read_tensor();
   }
-  in_.set_subject({});
+  in_.clear_subject();
 }
 
 void Parser::read_tensor() {
@@ -229,7 +229,7 @@ void Parser::read_tensor() {
   if (tensor.name.empty() || tensor.name.size() > kMaxTensorName) {
     in_.fail(name_at, strf("the tensor name has %zu bytes, 1 to %zu are allowed", tensor.name.size(), kMaxTensorName));
   }
-  in_.set_subject("tensor " + quoted(tensor.name));
+  in_.set_subject("tensor", tensor.name);
   if (tensor.name.find('\0') != std::string::npos) in_.fail(name_at, "the tensor name contains a NUL byte");
   if (!file_.tensor_index_.try_emplace(tensor.name, file_.tensors_.size()).second) {
     in_.fail(name_at, "the tensor name occurs twice");
@@ -298,7 +298,7 @@ void Parser::place_tensors() {
   std::uint64_t expected = 0;  // at most data_bytes + alignment: cannot wrap
   for (std::size_t i = 0; i < file_.tensors_.size(); ++i) {
     TensorInfo& tensor = file_.tensors_[i];
-    in_.set_subject("tensor " + quoted(tensor.name));
+    in_.set_subject("tensor", tensor.name);
     if (tensor.offset % alignment != 0) {
       in_.fail(offset_at_[i],
                strf("data offset %llu is no multiple of the alignment %llu", ull(tensor.offset), ull(alignment)));
@@ -317,7 +317,7 @@ void Parser::place_tensors() {
     expected += tensor.bytes + (alignment - tensor.bytes % alignment) % alignment;
     tensor.offset += shard_.data_start;
   }
-  in_.set_subject({});
+  in_.clear_subject();
 }
 
 }  // namespace ggml::gguf
