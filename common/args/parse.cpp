@@ -138,7 +138,7 @@ std::string_view tool_name(Tool tool) noexcept {
     case Tool::gguf:
       return "llama-gguf";
   }
-  return "llama";
+  return {};
 }
 
 Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& options) {

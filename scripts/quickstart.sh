@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# From a clean clone to a running server: packages, build, a small model, llama-server on 127.0.0.1.
+#
+#   scripts/quickstart.sh [--port N] [-- llama-server options]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+port=8080
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --port) port=${2:?--port needs a number}; shift 2 ;;
+    --) shift; break ;;
+    *) echo "quickstart.sh: unknown option $1 (known: --port N, -- OPTIONS OF LLAMA-SERVER)" >&2; exit 2 ;;
+  esac
+done
+
+scripts/install-deps.sh --no-lint --no-test
+cmake --preset release -DTANDEM_TESTS=OFF -DTANDEM_BENCH=OFF >/dev/null
+cmake --build --preset release --target llama-server llama-cli
+model=$(scripts/get-model.sh smollm2)
+
+build/bin/llama-server -m "$model" --host 127.0.0.1 --port "$port" "$@" &
+server=$!
+trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null' EXIT
+trap 'exit 0' INT TERM
+for _ in $(seq 600); do
+  curl -sf "http://127.0.0.1:$port/health" >/dev/null && break
+  kill -0 "$server" 2>/dev/null || { echo "quickstart.sh: llama-server ended; its last lines above say why" >&2; exit 1; }
+  sleep 0.1
+done
+cat <<TXT
+
+The server answers on http://127.0.0.1:$port (Ctrl-C ends it). Try, in another terminal:
+
+  curl http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages":[{"role":"user","content":"What is the capital of France?"}],"max_tokens":64}'
+
+TXT
+wait "$server"
