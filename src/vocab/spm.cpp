@@ -77,12 +77,16 @@ class SpmTokenizer final : public Tokenizer {
     }
   }
 
-  // Characters by what their lead byte announces; broken ones are kept together just so and end as byte tokens.
+  // Characters by what their lead byte announces; broken ones are kept together just so and end as byte tokens. They
+  // may not swallow a space, though: its mark, torn into bytes, would come back as U+2581.
   [[nodiscard]] static std::vector<Symbol> split(std::string_view text) {
     std::vector<Symbol> symbols;
     symbols.reserve(text.size());
     for (std::size_t i = 0; i < text.size();) {
-      const std::size_t size = std::min(announced_utf8_size(static_cast<unsigned char>(text[i])), text.size() - i);
+      std::size_t size = std::min(announced_utf8_size(static_cast<unsigned char>(text[i])), text.size() - i);
+      for (std::size_t k = 1; k < size; ++k) {
+        if (text[i + k] == kSpaceMark[0] && text.substr(i + k).starts_with(kSpaceMark)) size = k;
+      }
       const auto index = static_cast<std::int32_t>(symbols.size());
       i += size;
       symbols.push_back({index - 1, i < text.size() ? index + 1 : -1, text.data() + i - size, size});
