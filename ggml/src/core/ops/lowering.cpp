@@ -4,7 +4,7 @@
 
 namespace ggml {
 
-TensorId Lowering::view(TensorId of, const Shape& shape, std::int64_t offset_bytes) {
+TensorId Lowering::view(TensorId of, Shape shape, std::int64_t offset_bytes) {
   const Tensor& base = graph_.at(of);
   if (offset_bytes == 0 && base.shape == shape) return of;
   Tensor view;
@@ -91,7 +91,7 @@ Chain& Chain::then(Op op, OpParams params, std::vector<TensorId> others) {
   return *this;
 }
 
-Chain& Chain::reshape(const Shape& shape) {
+Chain& Chain::reshape(Shape shape) {
   value_ = to_.view(value(), shape);
   return *this;
 }

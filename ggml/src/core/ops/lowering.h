@@ -15,10 +15,11 @@ class Lowering {
  public:
   Lowering(Graph& to, const Node& node) : graph_(to), node_(node) {}
 
+  /// Valid until the next tensor is added: what these functions take is copied for that reason.
   [[nodiscard]] const Tensor& at(TensorId id) const { return graph_.at(id); }
 
   /// Another shape over the bytes of `of` (from `offset_bytes` on); `of` itself when nothing would differ.
-  TensorId view(TensorId of, const Shape& shape, std::int64_t offset_bytes = 0);
+  TensorId view(TensorId of, Shape shape, std::int64_t offset_bytes = 0);
   /// Rows [begin, begin + n) of a matrix weight, or elements of a vector.
   TensorId rows(TensorId weight, std::int64_t begin, std::int64_t n);
   /// `slot` restricted to output rows [begin, begin + n): weight and bias are views.
@@ -63,7 +64,7 @@ class Chain {
   /// Then `op` on the value so far and on `others`.
   Chain& then(Op op, OpParams params, std::vector<TensorId> others = {});
   /// The value so far under another shape; something must follow.
-  Chain& reshape(const Shape& shape);
+  Chain& reshape(Shape shape);
   /// Ends with a new tensor, or in `dst`.
   TensorId finish();
   void finish_into(TensorId dst);
