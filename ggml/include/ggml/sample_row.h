@@ -39,7 +39,7 @@ struct SampleAdjust {
   std::int32_t count;
 };
 
-inline constexpr int kMaxReportedProbs = 32;
+inline constexpr int kMaxReportedProbs = 128;
 
 /// What the sample op writes for one row.
 struct SampleResult {
