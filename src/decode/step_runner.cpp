@@ -149,7 +149,6 @@ void StepRunner::fill_spans(const Step& step) {
 void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
   fill_spans(step);
   const int n_outputs = static_cast<int>(outputs_.size());
-  const ggml::StepCounts counts{n_tokens_, n_outputs, static_cast<int>(parts_.size())};
   const int bucket = bucket_for(n_tokens_, params_.n_ubatch);
   // Where few rows have outputs, the last feed-forward is for those only.
   const bool trimmed = n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
@@ -157,8 +156,9 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
     for (int i = 0; i < n_outputs; ++i) ports_.output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
   for (int segment = 0; segment < segments_.head(); ++segment) {
     check_stop(stop);
-    const int output_bucket =
-        trimmed && segment == segments_.last_run() ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
+    const bool trims = trimmed && segment == segments_.last_run();
+    const int output_bucket = trims ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
+    const ggml::StepCounts counts{n_tokens_, trims ? n_outputs : 0, static_cast<int>(parts_.size())};
     programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket}, counts, stop);
   }
   const std::span<const Output> all(outputs_);
@@ -168,17 +168,16 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
     // A trimmed stream holds the outputs in order; the head finds them by that number.
     if (trimmed)
       for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
-    run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), trimmed, stop, output);
+    run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
   }
   count_bytes();
 }
 
-void StepRunner::run_head(std::span<const Output> outputs, bool trimmed, const ggml::StopToken& stop,
-                          StepOutput& output) {
+void StepRunner::run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output) {
   const int n = static_cast<int>(outputs.size());
   for (int i = 0; i < n; ++i) ports_.head_rows()[i] = outputs[static_cast<std::size_t>(i)].row;
   const bool sample = prepare_samplers(outputs);
-  const ggml::StepCounts counts{trimmed ? n : n_tokens_, n, 0};
+  const ggml::StepCounts counts{1, n, 0};  // its graph has rows of outputs only
   programs_.run({.segment = segments_.head(),
                  .token_bucket = 0,
                  .output_bucket = bucket_for(n, ports_.sizes().max_head_rows),

@@ -53,7 +53,7 @@ class StepRunner {
   int add_part(const StepSequence& sequence, const Part& part);
   void fill_spans(const Step& step);
   void run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output);
-  void run_head(std::span<const Output> outputs, bool trimmed, const ggml::StopToken& stop, StepOutput& output);
+  void run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output);
   [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
   void store(std::span<const Output> outputs, StepOutput& output);
   void count_bytes();

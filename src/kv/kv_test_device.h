@@ -12,7 +12,7 @@ namespace llama {
 
 /// A device for tests that need memory and nothing else. Fresh memory holds a NaN pattern, so that reading what nobody
 /// wrote shows.
-class MemoryOnlyDevice final : public ggml::Device {
+class MemoryOnlyDevice : public ggml::Device {
  public:
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   [[nodiscard]] const std::string& description() const noexcept override { return name_; }
