@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "cpu/test_bed.h"
+#include "ggml/quant.h"
+
+namespace ggml::cpu::test {
+namespace {
+
+struct SpanCase {
+  int n_rows, first_cell;
+};
+
+struct AttentionCase {
+  const char* name;
+  AttentionParams params;
+  std::vector<SpanCase> spans;
+  int freed_blocks = 0;  // of the first span
+};
+
+AttentionParams params(DType k, DType v, int n_head, int n_head_kv, int dk, int dv) {
+  AttentionParams p;
+  p.kv = {.k_type = k, .v_type = v, .n_head_kv = n_head_kv, .dk = dk, .dv = dv};
+  p.n_head = n_head;
+  p.scale = 1.0f / std::sqrt(static_cast<float>(dk));
+  return p;
+}
+
+AttentionParams with(AttentionParams p, const std::function<void(AttentionParams&)>& change) {
+  change(p);
+  return p;
+}
+
+/// Blocks filled with values that mean something in every type: floats of moderate size, codes and scales.
+std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_blocks) {
+  std::vector<std::int32_t> words(kv.block_bytes() / 4 * static_cast<std::size_t>(n_blocks));
+  auto* bytes = reinterpret_cast<std::byte*>(words.data());
+  const auto fill = [&](std::byte* at, DType type, std::size_t n) {
+    const std::vector<float> values = bed.normal(static_cast<std::int64_t>(n), 1.0f);
+    if (type == DType::q8_0) {
+      for (std::size_t i = 0; i < n; ++i)
+        at[i] = static_cast<std::byte>(static_cast<std::int8_t>(bed.random()() % 255));
+    } else {
+      quantise_row(type, values, {}, at);
+    }
+  };
+  for (int b = 0; b < n_blocks; ++b) {
+    std::byte* block = bytes + static_cast<std::size_t>(b) * kv.block_bytes();
+    const auto cells = static_cast<std::size_t>(kKvBlockTokens) * static_cast<std::size_t>(kv.n_head_kv);
+    fill(block + kv.k_values(), kv.k_type, cells * static_cast<std::size_t>(kv.dk));
+    fill(block + kv.v_values(), kv.v_type, cells * static_cast<std::size_t>(kv.dv));
+    const auto scales = [&](std::size_t at, DType type, int dim) {
+      auto* s = reinterpret_cast<std::uint16_t*>(block + at);
+      const std::size_t n = type == DType::q8_0 ? cells * static_cast<std::size_t>(dim / 32) : 0;
+      for (std::size_t i = 0; i < n; ++i)
+        s[i] = f32_to_f16(0.01f + 0.00001f * static_cast<float>(bed.random()() % 1000));
+    };
+    scales(kv.k_scales(), kv.k_type, kv.dk);
+    scales(kv.v_scales(), kv.v_type, kv.dv);
+  }
+  return words;
+}
+
+std::vector<AttentionCase> cases() {
+  const AttentionParams base = params(DType::f16, DType::f16, 8, 2, 64, 64);
+  std::vector<AttentionCase> all;
+  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+    all.push_back(
+        {type_info(type).id.data(), params(type, type, 6, 3, 64, 32), {{1, 200}, {5, 0}, {2, 63}, {40, 100}}});
+  }
+  all.push_back({"mixed_types", params(DType::q8_0, DType::f16, 4, 4, 32, 96), {{3, 130}, {70, 5}}});
+  all.push_back({"odd_sizes", params(DType::f32, DType::f32, 5, 5, 20, 12), {{1, 70}, {9, 3}}});
+  all.push_back({"long_split", base, {{1, 1500}, {2, 700}, {1, 0}, {4, 2000}}});
+  all.push_back({"wide_group", params(DType::f16, DType::f16, 40, 1, 32, 32), {{1, 90}, {6, 90}}});
+  all.push_back({"softcap", with(base, [](auto& p) { p.softcap = 2.0f; }), {{1, 100}, {20, 64}}});
+  all.push_back({"sinks", with(base, [](auto& p) { p.has_sinks = true; }), {{1, 600}, {20, 64}}});
+  all.push_back({"alibi", with(base, [](auto& p) { p.max_alibi_bias = 8.0f; }), {{1, 100}, {20, 64}}});
+  const auto window = [](WindowKind kind, int w, bool causal) {
+    return [=](AttentionParams& p) {
+      p.window_kind = kind;
+      p.window = w;
+      p.causal = causal;
+    };
+  };
+  all.push_back({"window", with(base, window(WindowKind::standard, 100, true)), {{1, 700}, {30, 250}, {9, 0}}});
+  all.push_back({"window_freed", with(base, window(WindowKind::standard, 100, true)), {{1, 700}, {30, 250}}, 9});
+  all.push_back({"chunked", with(base, window(WindowKind::chunked, 96, true)), {{1, 700}, {50, 170}}});
+  all.push_back({"symmetric", with(base, window(WindowKind::symmetric, 40, false)), {{150, 0}, {9, 0}}});
+  all.push_back({"not_causal", with(base, [](auto& p) { p.causal = false; }), {{130, 0}, {1, 0}, {3, 0}}});
+  return all;
+}
+
+class AttentionForm : public testing::TestWithParam<AttentionCase> {};
+
+TEST_P(AttentionForm, MatchesItsDecompositionAndAppendsTheSameBytes) {
+  const AttentionCase& form = GetParam();
+  int rows = 0, n_blocks = 0;
+  std::vector<std::int32_t> table, spans;
+  std::vector<std::int32_t> free_ids(200);
+  std::iota(free_ids.begin(), free_ids.end(), 0);
+  TestBed bed(256, 1, 17);
+  std::shuffle(free_ids.begin(), free_ids.end(), bed.random());
+  for (const SpanCase& s : form.spans) {
+    const int freed = spans.empty() ? form.freed_blocks : 0;
+    const int blocks = (s.first_cell + s.n_rows + kKvBlockTokens - 1) / kKvBlockTokens - freed;
+    spans.insert(spans.end(), {rows, s.n_rows, s.first_cell, static_cast<int>(table.size()), freed, -1, 0, 0});
+    for (int b = 0; b < blocks; ++b) table.push_back(free_ids[static_cast<std::size_t>(n_blocks++)]);
+    rows += s.n_rows;
+  }
+  spans.resize(8 * 6, -1);
+  table.resize(160, -1);
+  const AttentionParams& p = form.params;
+  const TensorId q = bed.random_input("q", Shape(p.kv.dk, p.n_head, 256), Rows::tokens);
+  const TensorId k = bed.random_input("k", Shape(p.kv.dk, p.kv.n_head_kv, 256), Rows::tokens);
+  const TensorId v = bed.random_input("v", Shape(p.kv.dv, p.kv.n_head_kv, 256), Rows::tokens);
+  const TensorId pool = bed.state("pool", random_pool(bed, p.kv, 200));
+  const TensorId span_port = bed.input("spans", Shape(8, 6), Rows::fixed, spans);
+  const TensorId table_port = bed.input("table", Shape(160), Rows::fixed, table);
+  Slot sinks;
+  if (p.has_sinks) sinks.weight = bed.weight_id(DType::f32, Shape(p.n_head), 1.0f);
+  bed.output(bed.graph().attention({q, k, v}, {pool, span_port, table_port}, sinks, p, "y"), "y");
+  const StepCounts counts{rows, 0, static_cast<int>(form.spans.size())};
+  const Outcome want = bed.run_reference(counts);
+  const std::int64_t width = std::int64_t{p.kv.dv} * p.n_head;
+  for (const std::string& isa : isa_names()) {
+    for (const bool primitives : {false, true}) {
+      const Outcome got = bed.run_cpu(counts, {.isa = isa, .n_threads = 3, .decompose_all = primitives});
+      const std::string what = isa + (primitives ? " primitives" : " native");
+      expect_close(got.values.at("y"), want.values.at("y"), width, width * rows, {.row = 1e-5}, what);
+      EXPECT_TRUE(got.words.at("pool") == want.words.at("pool")) << what << ": other bytes in the cache";
+    }
+  }
+  const Outcome one = bed.run_cpu(counts, {.n_threads = 1});
+  const Outcome four = bed.run_cpu(counts, {.n_threads = 4});
+  EXPECT_TRUE(
+      std::equal(one.values.at("y").begin(), one.values.at("y").begin() + width * rows, four.values.at("y").begin()))
+      << "results depend on the number of threads";
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, AttentionForm, testing::ValuesIn(cases()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+// One-hot keys: the softmax is known by hand.
+TEST(Attention, PicksTheValueOfTheKeyThatAnswers) {
+  TestBed bed(4, 1, 1);
+  AttentionParams p = params(DType::f32, DType::f32, 1, 1, 4, 4);
+  p.scale = 100.0f;
+  std::vector<float> eye(16, 0.0f), values(16);
+  for (std::size_t i = 0; i < 4; ++i) eye[5 * i] = 1.0f;
+  std::iota(values.begin(), values.end(), 0.0f);
+  const TensorId q = bed.input("q", Shape(4, 1, 4), Rows::tokens, eye);
+  const TensorId k = bed.input("k", Shape(4, 1, 4), Rows::tokens, eye);
+  const TensorId v = bed.input("v", Shape(4, 1, 4), Rows::tokens, values);
+  const TensorId pool = bed.state("pool", std::vector<std::int32_t>(p.kv.block_bytes() / 4, 0));
+  const TensorId spans =
+      bed.input("spans", Shape(8, 1), Rows::fixed, std::vector<std::int32_t>{0, 4, 0, 0, 0, -1, 0, 0});
+  const TensorId table = bed.input("table", Shape(1), Rows::fixed, std::vector<std::int32_t>{0});
+  bed.output(bed.graph().attention({q, k, v}, {pool, spans, table}, {}, p, "y"), "y");
+  const Outcome got = bed.run_cpu({4, 0, 1}, {.n_threads = 2});
+  expect_close(got.values.at("y"), values, 4, 16, {.row = 1e-6}, "one-hot");
+}
+
+TEST(Attention, RunsItsPrimitivesWhenFlashIsOff) {
+  TestBed bed(2, 1, 1);
+  AttentionParams p = params(DType::f16, DType::f16, 2, 1, 8, 8);
+  p.flash = false;
+  const TensorId q = bed.random_input("q", Shape(8, 2, 2), Rows::tokens);
+  const TensorId k = bed.random_input("k", Shape(8, 1, 2), Rows::tokens);
+  const TensorId v = bed.random_input("v", Shape(8, 1, 2), Rows::tokens);
+  const TensorId pool = bed.state("pool", std::vector<std::int32_t>(p.kv.block_bytes() / 4, 0));
+  const TensorId spans =
+      bed.input("spans", Shape(8, 1), Rows::fixed, std::vector<std::int32_t>{0, 2, 0, 0, 0, -1, 0, 0});
+  const TensorId table = bed.input("table", Shape(1), Rows::fixed, std::vector<std::int32_t>{0});
+  bed.output(bed.graph().attention({q, k, v}, {pool, spans, table}, {}, p, "y"), "y");
+  const Outcome got = bed.run_cpu({2, 0, 1}, {.n_threads = 2});
+  ASSERT_EQ(got.description.size(), 2u);
+  EXPECT_EQ(got.description[0].rfind("kv_append", 0), 0u) << got.description[0];
+  EXPECT_EQ(got.description[1].rfind("attn_dense", 0), 0u) << got.description[1];
+}
+
+}  // namespace
+}  // namespace ggml::cpu::test
