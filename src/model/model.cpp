@@ -89,7 +89,8 @@ ModelInfo describe(const ggml::gguf::File& file, const Hparams& hparams) {
                        : n;
   }
   info.size_label = size_label(info.n_params, n_active);
-  info.file_type = file_type_text(metadata.get_u32("general.file_type").value_or(0xFFFFu));
+  const std::optional<std::uint32_t> file_type = metadata.get_u32("general.file_type");
+  info.file_type = file_type ? file_type_text(*file_type) : "unknown";
   info.n_layer = hparams.n_layer;
   info.n_embd = hparams.n_embd;
   info.n_vocab = hparams.n_vocab;
