@@ -12,8 +12,10 @@
 
 namespace common {
 
-enum class Tool : std::uint8_t { server, cli, sweep_bench, bench, tokenize, gguf };
-inline constexpr int kToolCount = 6;
+/// The programs that read the table. llama-bench (a grid of values) and llama-gguf (nothing of a model that runs) have
+/// parsers of their own.
+enum class Tool : std::uint8_t { server, cli, sweep_bench, tokenize };
+inline constexpr int kToolCount = 4;
 /// "llama-server", "llama-cli", ...
 [[nodiscard]] std::string_view tool_name(Tool tool) noexcept;
 
@@ -29,15 +31,11 @@ struct Parsed {
   /// Notes for the user in the order they arose: flags without effect here, variables that a flag overrides, flags of
   /// other programs. Only warn and info occur.
   std::vector<std::pair<ggml::LogLevel, std::string>> notes;
-  /// Positional arguments (llama-gguf FILE); empty for tools that take none.
-  std::vector<std::string> positional;
 };
 
 /// What a caller may replace in tests.
 struct ParseOptions {
   EnvironmentLookup environment = &common::environment;
-  /// Positional arguments that the tool accepts at most; more are an `invalid argument`.
-  int max_positional = 0;
   /// Whether a missing -m is an error (for the programs that load a model).
   bool require_model = true;
 };

@@ -357,20 +357,12 @@ TEST_F(Args, AMissingModelIsExplained) {
   EXPECT_NE(error_of(Tool::server, {}, true).message().find("router mode"), std::string::npos);
   EXPECT_EQ(error_of(Tool::cli, {}, true).message(), "error: no model: give -m MODEL");
   EXPECT_EQ(error_of(Tool::server, {"--list-devices"}, true).message(), "");
-  EXPECT_EQ(error_of(Tool::gguf, {"file.gguf"}, true).message(), "");
 }
 
 TEST_F(Args, TokenizeWantsExactlyOneText) {
   EXPECT_EQ(error_of(Tool::tokenize, {"-p", "a"}).message(), "");
   EXPECT_NE(error_of(Tool::tokenize, {}).message(), "");
   EXPECT_NE(error_of(Tool::tokenize, {"-p", "a", "--stdin"}).message(), "");
-}
-
-TEST_F(Args, PositionalArgumentsBelongToGgufOnly) {
-  const Parsed parsed = parse_line(Tool::gguf, {"synth", "--preset", "llama3-8b", "--layers", "4", "-o", "x.gguf"});
-  EXPECT_EQ(parsed.positional, std::vector<std::string>{"synth"});
-  EXPECT_EQ(parsed.settings.gguf.preset, "llama3-8b");
-  EXPECT_EQ(parsed.settings.gguf.layers, 4);
 }
 
 TEST_F(Args, PrintingOptionsEndTheProgram) {

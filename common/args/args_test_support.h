@@ -27,7 +27,6 @@ inline Parsed parse_line(Tool tool, const std::vector<std::string>& arguments, b
   ParseOptions options;
   options.environment = fake_lookup;
   options.require_model = require_model;
-  options.max_positional = tool == Tool::gguf ? 2 : 0;
   return parse(tool, static_cast<int>(argv.size()), argv.data(), options);
 }
 

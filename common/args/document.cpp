@@ -12,9 +12,7 @@ constexpr std::array<std::pair<Tool, std::string_view>, kToolCount> kToolColumns
     std::pair<Tool, std::string_view>{Tool::server, "server"},
     {Tool::cli, "cli"},
     {Tool::sweep_bench, "sweep-bench"},
-    {Tool::bench, "bench"},
-    {Tool::tokenize, "tokenize"},
-    {Tool::gguf, "gguf"}};
+    {Tool::tokenize, "tokenize"}};
 
 struct Variable {
   std::string_view name;
@@ -82,9 +80,8 @@ std::string parameters_document() {
       "for "
       "`-`.\nA value is the next argument (`--port 8080`, not `--port=8080`). Of a flag that is repeated the last "
       "value is "
-      "used, except\nfor lists. Flags of another program are accepted and listed once as unused. llama-bench has a "
-      "parser "
-      "of its own: see\n`llama-bench --help`.\n";
+      "used, except\nfor lists. Flags of another program are accepted and listed once as unused. llama-bench and "
+      "llama-gguf have\nparsers of their own: see their `--help`.\n";
   std::string_view group;
   for (const Option& row : all_options()) {
     if (row.tools == 0) continue;

@@ -66,14 +66,7 @@ void append_list(std::string& out, Tool tool, std::string_view title, int width,
 
 std::string usage_text(Tool tool) {
   const std::string name(tool_name(tool));
-  switch (tool) {
-    case Tool::gguf:
-      return name + " FILE [options]\n       " + name + " synth --preset NAME -o FILE [options]";
-    case Tool::tokenize:
-      return name + " -m MODEL (-p TEXT | -f FILE | --stdin) [options]";
-    default:
-      return name + " -m MODEL [options]";
-  }
+  return name + " -m MODEL" + (tool == Tool::tokenize ? " (-p TEXT | -f FILE | --stdin)" : "") + " [options]";
 }
 
 }  // namespace

@@ -22,11 +22,10 @@ inline constexpr ToolSet kServer = tool_bit(Tool::server);
 inline constexpr ToolSet kCli = tool_bit(Tool::cli);
 inline constexpr ToolSet kSweepBench = tool_bit(Tool::sweep_bench);
 inline constexpr ToolSet kTokenize = tool_bit(Tool::tokenize);
-inline constexpr ToolSet kGguf = tool_bit(Tool::gguf);
 inline constexpr ToolSet kGenerators = kServer | kCli;               // programs that sample tokens
 inline constexpr ToolSet kModelRunners = kGenerators | kSweepBench;  // programs that compute
 inline constexpr ToolSet kModelLoaders = kModelRunners | kTokenize;
-inline constexpr ToolSet kEveryTool = kModelLoaders | kGguf | tool_bit(Tool::bench);
+inline constexpr ToolSet kEveryTool = kModelLoaders;
 
 /// One use of an option on the command line or in the environment.
 struct Argument {

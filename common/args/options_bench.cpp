@@ -1,4 +1,4 @@
-// llama-sweep-bench and llama-gguf. llama-bench has a grid parser of its own (tools/bench).
+// llama-sweep-bench. llama-bench has a grid parser of its own (tools/bench).
 #include "common/args/option.h"
 #include "common/args/table.h"
 
@@ -6,7 +6,6 @@ namespace common {
 namespace {
 
 constexpr std::string_view kSweep = "Benchmark";
-constexpr std::string_view kFile = "File";
 
 /// A count of which anything below one means one.
 template <class Get>
@@ -42,45 +41,12 @@ const std::vector<Option> kSweepRows = {
            text([](Settings& s) -> auto& { return s.bench.output_file; })),
 };
 
-const std::vector<Option> kGgufRows = {
-    option({"--json"}, "", "Print JSON instead of a table.", toggle([](Settings& s) -> auto& { return s.gguf.json; }))
-        .initially("off"),
-    option({"--list"}, "", "synth: list the presets and end.",
-           toggle([](Settings& s) -> auto& { return s.gguf.list_presets; })),
-    option({"--preset"}, "NAME", "synth: the model whose shape to write.",
-           text([](Settings& s) -> auto& { return s.gguf.preset; })),
-    option({"--mix"}, "NAME", "synth: the mix of tensor types.", text([](Settings& s) -> auto& { return s.gguf.mix; }))
-        .initially("q4_k_m"),
-    option({"--layers"}, "N", "synth: write so many layers only.",
-           whole(
-               [](Settings& s) -> auto& { return s.gguf.layers; }, 1)),
-    option({"--experts"}, "N", "synth: write so many experts only.",
-           whole(
-               [](Settings& s) -> auto& { return s.gguf.experts; }, 1)),
-    option({"--vocab"}, "N", "synth: a vocabulary of that size.",
-           whole(
-               [](Settings& s) -> auto& { return s.gguf.vocab; }, 1)),
-    option({"--seed"}, "N", "synth: seed of the random weights.",
-           [](Target& target, const Argument& argument) {
-             target.settings.gguf.seed =
-                 static_cast<std::uint64_t>(to_integer(argument, argument.value(), 0, 9223372036854775807LL));
-           })
-        .initially("1"),
-    option({"-o", "--out", "--output"}, "FNAME", "synth: the file to write.",
-           text([](Settings& s) -> auto& { return s.gguf.output; })),
-};
-
 }  // namespace
 
 void add_bench_options(std::vector<Option>& table) {
   for (Option row : kSweepRows) {
     row.group = kSweep;
     row.tools = kSweepBench;
-    table.push_back(std::move(row));
-  }
-  for (Option row : kGgufRows) {
-    row.group = kFile;
-    row.tools = kGguf;
     table.push_back(std::move(row));
   }
 }

@@ -131,25 +131,20 @@ std::string_view tool_name(Tool tool) noexcept {
       return "llama-cli";
     case Tool::sweep_bench:
       return "llama-sweep-bench";
-    case Tool::bench:
-      return "llama-bench";
     case Tool::tokenize:
       return "llama-tokenize";
-    case Tool::gguf:
-      return "llama-gguf";
   }
   return {};
 }
 
 Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& options) {
   Parsed parsed;
-  Rewritten line = rewrite_arguments(tool, argc, argv, options.max_positional);
+  Rewritten line = rewrite_arguments(tool, argc, argv);
   if (line.printing) {
     print_and_end(tool, *line.printing);
     parsed.action = Action::exit_success;
     return parsed;
   }
-  parsed.positional = std::move(line.positional);
   parsed.settings.threads.cpu_isa = options.environment("GGML_CPU_ISA").value_or("");
   Parsing parsing(tool, parsed);
   for (const Occurrence& use : environment_occurrences(tool, options.environment)) {

@@ -42,16 +42,12 @@ int values_wanted(const Option& row, std::span<const char* const> rest) {
 
 }  // namespace
 
-Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv, int max_positional) {
+Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv) {
   Rewritten out;
   const std::span<const char* const> arguments(argv, static_cast<std::size_t>(std::max(argc, 0)));
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string typed = arguments[i];
     const bool looks_like_option = typed.size() > 1 && typed[0] == '-';
-    if (!looks_like_option && static_cast<int>(out.positional.size()) < max_positional) {
-      out.positional.push_back(typed);
-      continue;
-    }
     const Match match = looks_like_option ? find_option(tool, normal_spelling(typed)) : Match{};
     if (match.row == nullptr) unknown_argument(tool, typed);
     const std::string_view name = match.row->long_name();

@@ -18,13 +18,12 @@ struct Occurrence {
 /// The command line, resolved against the table: spellings looked up, values assigned by each row's arity.
 struct Rewritten {
   std::vector<Occurrence> occurrences;
-  std::vector<std::string> positional;
   std::optional<std::string_view> printing;  // --help, --version or --completion-bash, the first one seen
 };
 
-/// Throws ggml::Error for an unknown argument (with the nearest spelling as hint), a missing value or a positional
-/// argument too many. Stops at the first option that only prints.
-[[nodiscard]] Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv, int max_positional);
+/// Throws ggml::Error for an unknown argument (with the nearest spelling as hint), a missing value. Stops at the first
+/// option that only prints.
+[[nodiscard]] Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv);
 
 /// The rows that the environment sets for this tool, in the order of the table.
 [[nodiscard]] std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup lookup);

@@ -210,17 +210,6 @@ struct TokenizeSettings {
   bool show_count = false;
 };
 
-/// llama-gguf FILE, and llama-gguf synth.
-struct GgufSettings {
-  bool json = false;
-  bool list_presets = false;  // --list
-  std::string preset;         // --preset
-  std::string mix = "q4_k_m";
-  std::string output;  // -o
-  std::optional<int> layers, experts, vocab;
-  std::uint64_t seed = 1;
-};
-
 enum class SweepFormat : std::uint8_t { markdown, jsonl };
 
 /// llama-sweep-bench (llama-bench has a grid parser of its own).
@@ -256,7 +245,6 @@ struct Settings {
   ServerSettings server;
   PromptSettings prompt;
   TokenizeSettings tokenize;
-  GgufSettings gguf;
   BenchSettings bench;
   LogSettings log;
 };

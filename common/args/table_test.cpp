@@ -80,8 +80,7 @@ class Table : public ::testing::Test {
   tandem::TempDir folder_;
 };
 
-constexpr std::array<Tool, kToolCount> kTools = {Tool::server, Tool::cli,      Tool::sweep_bench,
-                                                 Tool::bench,  Tool::tokenize, Tool::gguf};
+constexpr std::array<Tool, kToolCount> kTools = {Tool::server, Tool::cli, Tool::sweep_bench, Tool::tokenize};
 
 TEST_F(Table, NoTwoRowsOfOneProgramShareASpelling) {
   for (const Tool tool : kTools) {
