@@ -35,9 +35,9 @@ run_label() {  # ctest with the programs' output kept, of which the tests that p
   # The tests of models and server keep the cores busy by themselves.
   local parallel=$jobs
   if [ "$label" = models ] || [ "$label" = server ]; then parallel=1; fi
-  ctest --test-dir build -L "^$label\$" -j "$parallel" --output-on-failure --no-tests=error --output-log "$log.$label" -V </dev/null \
-    | grep -E '^ *[0-9]+/[0-9]+ Test|tests (passed|failed)|^Total Test time|FAILED|goldens:' || true
-  local status=${PIPESTATUS[0]}
+  local status=0
+  ctest --test-dir build -L "^$label\$" -j "$parallel" --no-tests=error -V </dev/null 2>&1 | tee "$log.$label" \
+    | { grep --line-buffered -aE '^ *[0-9]+/[0-9]+ Test|tests (passed|failed)|^Total Test time|goldens:' || true; } || status=$?
   if [ "$status" != 0 ]; then
     failed+=("$label")
     grep -aE -B 2 -A 12 'Failure$|\*\*\*(Failed|Timeout|Exception)|SUMMARY: |AddressSanitizer' "$log.$label" | head -200 || true
