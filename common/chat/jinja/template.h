@@ -43,14 +43,15 @@ class TemplateError : public ggml::Error {
 /// could hang or exhaust the server.
 struct Limits {
   std::size_t source_bytes = std::size_t{4} << 20;
-  std::size_t output_bytes = std::size_t{256} << 20;
+  std::size_t output_bytes = std::size_t{64} << 20;
   /// Live strings, lists and dicts; eight times the size of the context is allowed on top.
-  std::size_t memory_bytes = std::size_t{256} << 20;
+  std::size_t memory_bytes = std::size_t{128} << 20;
   /// Evaluated nodes, iterations and, for long strings, one for every 64 bytes touched; an eighth of the context's
   /// bytes is allowed on top.
-  std::uint64_t steps = 50'000'000;
-  int nesting = 200;    // of source: brackets, tags, operators
-  int recursion = 250;  // of macros, recursive loops and call blocks while rendering
+  std::uint64_t steps = 20'000'000;
+  int nesting = 200;                               // of source: brackets and tags
+  int recursion = 250;                             // of macros, recursive loops and call blocks while rendering
+  std::size_t stack_bytes = std::size_t{2} << 20;  // of the rendering thread
 };
 
 struct RenderOptions {

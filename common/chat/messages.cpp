@@ -1,0 +1,264 @@
+#include "chat/messages.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "chat/jinja/text.h"
+
+namespace common::chat {
+
+namespace {
+using ggml::Error;
+using ggml::ErrorCode;
+using nlohmann::ordered_json;
+
+[[noreturn]] void refuse(std::size_t index, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "messages[" + std::to_string(index) + "]: " + what);
+}
+
+bool has_text(const ordered_json& message, const char* key) {
+  const auto it = message.find(key);
+  return it != message.end() && it->is_string() && !it->get_ref<const std::string&>().empty();
+}
+
+bool has_calls(const ordered_json& message) {
+  const auto it = message.find("tool_calls");
+  return it != message.end() && it->is_array() && !it->empty();
+}
+
+bool is_media(const std::string& type) {
+  return type == "image_url" || type == "input_audio" || type == "image" || type == "audio" || type == "media_marker";
+}
+
+// Parts as {"type": "text", "text": ...}; media become a marker.
+ordered_json text_parts(std::size_t index, const ordered_json& content) {
+  ordered_json parts = ordered_json::array();
+  for (const auto& part : content) {
+    if (!part.is_object() || !part.contains("type") || !part["type"].is_string())
+      refuse(index, "every content part must be an object with a \"type\"");
+    const std::string type = part["type"];
+    if (is_media(type)) {
+      parts.push_back({{"type", "text"}, {"text", kMediaMarker}});
+      continue;
+    }
+    if (type != "text") refuse(index, "unsupported content part type \"" + type + "\"");
+    if (!part.contains("text") || !part["text"].is_string()) refuse(index, "a text part must have a string \"text\"");
+    parts.push_back({{"type", "text"}, {"text", part["text"]}});
+  }
+  return parts;
+}
+
+// Text parts on lines of their own; nothing between a medium and its neighbours.
+std::string join_parts(const ordered_json& parts) {
+  std::string out;
+  bool text_before = false;
+  for (const auto& part : parts) {
+    const std::string& text = part["text"].get_ref<const std::string&>();
+    const bool is_text = text != kMediaMarker;
+    if (text_before && is_text) out += '\n';
+    out += text;
+    text_before = is_text;
+  }
+  return out;
+}
+
+void normalize_content(std::size_t index, ordered_json& message, const ChatTemplateCaps& caps) {
+  const auto it = message.find("content");
+  if (it == message.end() || it->is_null()) {
+    if (message["role"] != "assistant") refuse(index, "\"content\" is missing");
+    message["content"] = "";
+  } else if (it->is_array()) {
+    const ordered_json parts = text_parts(index, *it);
+    if (caps.typed_content) {
+      *it = parts;
+    } else {
+      *it = join_parts(parts);
+    }
+  } else if (!it->is_string()) {
+    refuse(index, "\"content\" must be a string, an array of parts or null");
+  }
+  if (caps.typed_content && !caps.string_content && message["content"].is_string()) {
+    const std::string text = message["content"];
+    message["content"] = ordered_json::array();
+    if (!text.empty()) message["content"].push_back({{"type", "text"}, {"text", text}});
+  }
+}
+
+void normalize_calls(std::size_t index, ordered_json& message, const ChatTemplateCaps& caps) {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end()) return;
+  if (calls->is_null()) {
+    message.erase("tool_calls");
+    return;
+  }
+  if (!calls->is_array()) refuse(index, "\"tool_calls\" must be an array");
+  for (auto& call : *calls) {
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+      refuse(index, "every tool call must be an object with a \"function\"");
+    if (!call.contains("type")) call["type"] = "function";
+    auto& function = call["function"];  // after the insertion, which moves the members
+    if (!function.contains("name") || !function["name"].is_string())
+      refuse(index, "a tool call's function has no \"name\"");
+    if (!function.contains("arguments")) function["arguments"] = "{}";
+    auto& arguments = function["arguments"];
+    if (caps.object_arguments && arguments.is_string()) {
+      const std::string text = arguments;
+      // An empty text is what some clients send for "no arguments".
+      ordered_json parsed = text.empty() ? ordered_json::object() : ordered_json::parse(text, nullptr, false);
+      if (parsed.is_discarded())
+        refuse(index, "the arguments of the call of " + function["name"].get<std::string>() +
+                          " are not valid JSON: " + text.substr(0, 200));
+      arguments = std::move(parsed);
+    } else if (!caps.object_arguments && !arguments.is_string()) {
+      arguments = arguments.dump();
+    }
+  }
+}
+
+void normalize_reasoning(ordered_json& message, const MessageQuirks& quirks) {
+  if (!has_text(message, "reasoning_content")) return;
+  const std::string reasoning = message["reasoning_content"];
+  if (quirks.thinking_field) message["thinking"] = reasoning;
+  if (quirks.thinking_block) {
+    ordered_json blocks = ordered_json::array();
+    blocks.push_back({{"type", "thinking"}, {"thinking", reasoning}});
+    if (message["content"].is_array()) {
+      for (auto& part : message["content"]) blocks.push_back(part);
+    } else if (has_text(message, "content")) {
+      blocks.push_back({{"type", "text"}, {"text", message["content"]}});
+    }
+    message["content"] = std::move(blocks);
+    message.erase("reasoning_content");
+  }
+  if (quirks.drops_content_beside_calls && has_calls(message)) message.erase("content");
+}
+
+void trim_content(ordered_json& message) {
+  if (!message["content"].is_string()) return;
+  const std::string text = message["content"];
+  message["content"] = std::string(jinja::strip(text, jinja::Side::both));
+}
+
+// Puts system texts in front of the next message, or of the user's turn if none follows.
+ordered_json fold_system(const ordered_json& messages) {
+  ordered_json out = ordered_json::array();
+  std::string pending;
+  for (const auto& message : messages) {
+    if (message["role"] == "system") {
+      pending +=
+          (message["content"].is_array() ? join_parts(message["content"]) : message["content"].get<std::string>()) +
+          "\n";
+      continue;
+    }
+    out.push_back(message);
+    if (pending.empty()) continue;
+    auto& content = out.back()["content"];
+    if (content.is_array()) {
+      content.insert(content.begin(), {{"type", "text"}, {"text", pending}});
+    } else {
+      content = pending + content.get<std::string>();
+    }
+    pending.clear();
+  }
+  if (!pending.empty()) {
+    pending.pop_back();
+    out.push_back({{"role", "user"}, {"content", pending}});
+  }
+  return out;
+}
+
+// The position of a tool result among the calls of the assistant message before it; behind all when it is not there.
+std::size_t call_position(const ordered_json& calls, const ordered_json& result) {
+  const auto id = result.find("tool_call_id");
+  for (std::size_t i = 0; id != result.end() && i < calls.size(); ++i)
+    if (calls[i].contains("id") && calls[i]["id"] == *id) return i;
+  return calls.size();
+}
+
+void order_tool_results(ordered_json& messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!has_calls(messages[i])) continue;
+    std::size_t end = i + 1;
+    while (end < messages.size() && messages[end]["role"] == "tool") ++end;
+    const ordered_json calls = messages[i]["tool_calls"];
+    std::stable_sort(messages.begin() + static_cast<std::ptrdiff_t>(i + 1),
+                     messages.begin() + static_cast<std::ptrdiff_t>(end),
+                     [&](const auto& a, const auto& b) { return call_position(calls, a) < call_position(calls, b); });
+  }
+}
+
+ordered_json fold_tool_results(const ordered_json& messages) {
+  ordered_json out = ordered_json::array();
+  for (const auto& message : messages) {
+    if (message["role"] != "tool" || out.empty() || !has_calls(out.back())) {
+      out.push_back(message);
+      continue;
+    }
+    auto& assistant = out.back();
+    std::string name = message.value("name", "");
+    const std::size_t at = call_position(assistant["tool_calls"], message);
+    if (name.empty() && at < assistant["tool_calls"].size()) name = assistant["tool_calls"][at]["function"]["name"];
+    const ordered_json& content = message["content"];
+    ordered_json response =
+        content.is_string() ? ordered_json::parse(content.get<std::string>(), nullptr, false) : content;
+    if (response.is_discarded()) response = content;
+    assistant["tool_responses"].push_back({{"name", name}, {"response", response}});
+  }
+  return out;
+}
+}  // namespace
+
+MessageQuirks find_quirks(std::string_view source) {
+  const auto has = [&](std::string_view s) { return source.find(s) != std::string_view::npos; };
+  MessageQuirks q;
+  const bool harmony = has("<|channel|>");
+  const bool lfm = has("<|tool_list_start|>") || has("List of tools: [");
+  q.developer_role = harmony;
+  q.thinking_field = harmony || lfm;
+  q.drops_content_beside_calls = harmony;
+  q.thinking_block = has("[SYSTEM_PROMPT]") && has("[TOOL_CALLS]") && has("[ARGS]") && !has("[CALL_ID]");
+  q.orders_tool_results = has("dsml_token") && has("tool_calls");
+  q.folds_tool_results = has("'<|tool_call>call:'") && has("tool_responses") && !has("== 'tool'");
+  q.trims_content = has("<tool_call>") && has("<function=") && has("<parameter=") && has("<|im_start|>tool_response");
+  return q;
+}
+
+ordered_json normalize_messages(const ordered_json& messages, const ChatTemplateCaps& caps,
+                                const MessageQuirks& quirks) {
+  if (!messages.is_array()) throw Error(ErrorCode::invalid_argument, "\"messages\" must be an array");
+  ordered_json out = ordered_json::array();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    ordered_json message = messages[i];
+    if (!message.is_object()) refuse(i, "must be an object");
+    if (!message.contains("role") || !message["role"].is_string()) refuse(i, "\"role\" is missing or not a string");
+    if (message["role"] == "developer" && !quirks.developer_role) message["role"] = "system";
+    normalize_content(i, message, caps);
+    normalize_calls(i, message, caps);
+    if (quirks.trims_content) trim_content(message);
+    normalize_reasoning(message, quirks);
+    out.push_back(std::move(message));
+  }
+  if (!caps.system_role) out = fold_system(out);
+  if (quirks.orders_tool_results) order_tool_results(out);
+  if (quirks.folds_tool_results) out = fold_tool_results(out);
+  return out;
+}
+
+void check_tools(const ordered_json& tools) {
+  const auto refuse_tool = [](std::size_t i, const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, "tools[" + std::to_string(i) + "]: " + what);
+  };
+  if (!tools.is_array()) throw Error(ErrorCode::invalid_argument, "\"tools\" must be an array");
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    const auto& tool = tools[i];
+    if (!tool.is_object() || !tool.contains("type")) refuse_tool(i, "must be an object with a \"type\"");
+    if (tool["type"] != "function")
+      refuse_tool(i, "unsupported type " + tool["type"].dump() + ", only \"function\" is");
+    if (!tool.contains("function") || !tool["function"].is_object()) refuse_tool(i, "\"function\" is missing");
+    const auto& function = tool["function"];
+    if (!function.contains("name") || !function["name"].is_string()) refuse_tool(i, "the function has no \"name\"");
+  }
+}
+
+}  // namespace common::chat

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "chat/chat_templates.h"
+
+namespace common::chat {
+
+/// Stands in a text part for one image or audio clip.
+inline constexpr std::string_view kMediaMarker = "<__media__>";
+
+/// What a template's source says about the shape it wants messages in, beyond its capabilities.
+struct MessageQuirks {
+  bool developer_role = false;              // knows `developer` itself
+  bool thinking_field = false;              // reads reasoning as `thinking`
+  bool thinking_block = false;              // reads reasoning as a content block of type `thinking`
+  bool drops_content_beside_calls = false;  // content of a message with reasoning and calls must go
+  bool orders_tool_results = false;         // tool results must stand in the order of the calls
+  bool folds_tool_results = false;          // tool messages belong into the assistant message, as `tool_responses`
+  bool trims_content = false;
+};
+[[nodiscard]] MessageQuirks find_quirks(std::string_view source);
+
+/// The messages as the template wants them. Throws ggml::Error (invalid_argument), naming the message, when one is
+/// malformed.
+[[nodiscard]] nlohmann::ordered_json normalize_messages(const nlohmann::ordered_json& messages,
+                                                        const ChatTemplateCaps& caps, const MessageQuirks& quirks);
+/// Throws ggml::Error (invalid_argument) unless `tools` is an array of {type:"function", function:{name, ...}}.
+void check_tools(const nlohmann::ordered_json& tools);
+
+}  // namespace common::chat
