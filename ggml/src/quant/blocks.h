@@ -64,3 +64,7 @@ struct BlockQ6_K {
 static_assert(sizeof(BlockQ6_K) == 210);
 
 }  // namespace ggml::quant
+
+#ifdef TANDEM_EXTRA_BLOCKS
+#include TANDEM_EXTRA_BLOCKS  // the toy type of the tests
+#endif

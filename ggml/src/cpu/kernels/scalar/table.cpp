@@ -227,6 +227,16 @@ std::int64_t int8_peak(std::int64_t iterations) noexcept {
   return static_cast<std::int64_t>(sum[0]) + sum[1] + sum[2] + sum[3];
 }
 
+std::uint64_t stream_read(const std::byte* data, std::size_t bytes) noexcept {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data + i, 8);
+    sum ^= word;
+  }
+  return sum;
+}
+
 /// The types that multiply are those with an activation form of blocks or of their own.
 constexpr bool is_weight(DType type) {
   return type != DType::i8 && type != DType::i16 && type != DType::i32 && type != DType::i64 && type != DType::f64;
@@ -252,6 +262,7 @@ constexpr KernelTable make_table() {
   table.vec = scalar_vec_kernels();
   table.int8_peak = int8_peak;
   table.int8_peak_ops = 8;
+  table.stream_read = stream_read;
   return table;
 }
 

@@ -1,0 +1,116 @@
+#include "cpu/probe.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "ggml/error.h"
+
+namespace ggml::cpu {
+namespace {
+
+constexpr std::size_t kGiB = std::size_t{1} << 30;
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kPage = 4096;
+
+using Clock = std::chrono::steady_clock;
+
+[[nodiscard]] double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Runs work(0 .. threads) at the same time and returns the seconds from the common start to the last end.
+template <class Work>
+[[nodiscard]] double timed(int threads, Work work) {
+  if (threads <= 1) {
+    const auto start = Clock::now();
+    work(0);
+    return seconds_since(start);
+  }
+  std::atomic<int> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<std::thread> pool;
+  for (int i = 0; i < threads; ++i) {
+    pool.emplace_back([&, i] {
+      ready.fetch_add(1);
+      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+      work(i);
+    });
+  }
+  while (ready.load() < threads) std::this_thread::yield();
+  const auto start = Clock::now();
+  go.store(true, std::memory_order_release);
+  for (std::thread& thread : pool) thread.join();
+  return seconds_since(start);
+}
+
+/// Results go here, so that no compiler finds the work useless.
+std::atomic<std::int64_t> sink{0};
+
+}  // namespace
+
+std::size_t last_level_cache_bytes() noexcept {
+  const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return l3 > 0 ? static_cast<std::size_t>(l3) : 32 * kMiB;
+}
+
+ReadProbe::ReadProbe(const KernelTable& table, int threads) : table_(&table), threads_(std::max(threads, 1)) {
+  const std::size_t bytes = std::max(kGiB, 8 * last_level_cache_bytes());
+  try {
+    buffer_.resize(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::out_of_memory, "no memory for the bandwidth probe: " + std::to_string(bytes >> 20) + " MiB",
+                "free memory, or measure without --roofline");
+  }
+  // Pages of zeros may all be one: each gets a value of its own, written by a thread that will read there.
+  (void)timed(threads_, [&](int i) {
+    const std::size_t slice = bytes / static_cast<std::size_t>(threads_);
+    const std::size_t begin = slice * static_cast<std::size_t>(i);
+    for (std::size_t at = begin; at < begin + slice; at += kPage) buffer_[at] = static_cast<std::byte>(at / kPage);
+  });
+}
+
+double ReadProbe::run(double share) {
+  const auto wanted = static_cast<std::size_t>(static_cast<double>(buffer_.size()) * share);
+  const std::size_t bytes = std::clamp(wanted, std::min(64 * kMiB, buffer_.size()), buffer_.size());
+  if (next_ + bytes > buffer_.size()) next_ = 0;
+  const std::byte* begin = buffer_.data() + next_;
+  next_ += bytes;
+  const std::size_t slice = bytes / static_cast<std::size_t>(threads_) / 64 * 64;
+  const double seconds = timed(threads_, [&](int i) {
+    sink.fetch_add(static_cast<std::int64_t>(table_->stream_read(begin + slice * static_cast<std::size_t>(i), slice)),
+                   std::memory_order_relaxed);
+  });
+  return static_cast<double>(slice * static_cast<std::size_t>(threads_)) / seconds;
+}
+
+double int8_peak(const KernelTable& table, int threads, double seconds) {
+  // How many rounds fill the time is measured first.
+  std::int64_t rounds = 1024;
+  double took = 0;
+  while (true) {
+    const auto start = Clock::now();
+    sink.fetch_add(table.int8_peak(rounds), std::memory_order_relaxed);
+    took = seconds_since(start);
+    if (took > 0.002) break;
+    rounds *= 4;
+  }
+  rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * seconds / took));
+  const double elapsed =
+      timed(std::max(threads, 1), [&](int) { sink.fetch_add(table.int8_peak(rounds), std::memory_order_relaxed); });
+  return static_cast<double>(rounds) * static_cast<double>(table.int8_peak_ops) * std::max(threads, 1) / elapsed;
+}
+
+double read_bandwidth(const KernelTable& table, int threads, int passes) {
+  ReadProbe probe(table, threads);
+  double best = 0;
+  for (int i = 0; i < passes; ++i) best = std::max(best, probe.run());
+  return best;
+}
+
+}  // namespace ggml::cpu
