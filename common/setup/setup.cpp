@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "common/args/build_info.h"
 #include "common/log/log.h"
@@ -57,10 +58,19 @@ void copy_rope(const RopeSettings& rope, llama::ContextParams& params) {
 
 }  // namespace
 
+ThreadCounts thread_counts(const Settings& settings) {
+  ThreadCounts counts;
+  counts.decode = settings.threads.n_threads > 0 ? settings.threads.n_threads
+                                                 : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  counts.batch = settings.threads.n_threads_batch > 0 ? settings.threads.n_threads_batch : counts.decode;
+  return counts;
+}
+
 std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
   ggml::CpuOptions options;
-  options.n_threads = std::max(0, settings.threads.n_threads);
-  options.n_threads_batch = std::max(0, settings.threads.n_threads_batch);
+  const ThreadCounts threads = thread_counts(settings);
+  options.n_threads = threads.decode;
+  options.n_threads_batch = threads.batch;
   options.affinity = settings.threads.cpus;
   options.poll = settings.threads.poll;
   options.isa = settings.threads.cpu_isa;

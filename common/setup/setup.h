@@ -18,6 +18,12 @@ namespace common {
 /// level).
 [[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
 
+/// The threads that decode and prompt steps run on; an unset count is the number of cores.
+struct ThreadCounts {
+  int decode = 1, batch = 1;
+};
+[[nodiscard]] ThreadCounts thread_counts(const Settings& settings);
+
 /// Loads the model of -m with a progress bar on stderr. Throws Error(invalid_argument) when no model was given.
 [[nodiscard]] std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device);
 

@@ -242,7 +242,7 @@ std::string web_page(const Service* service, const std::string& host, int port) 
   page += "</table><p>Try it:</p><pre>";
   page += html_escaped(
       strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France?\"}]}'",
+           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? Answer in one sentence.\"}]}'",
            host.c_str(), port));
   return page + "</pre></html>\n";
 }
