@@ -87,16 +87,21 @@ void probe_calls(const Prober& p, ChatTemplateCaps& caps) {
   const ordered_json object = {{"zqkey", "zqvalue"}};
   const std::string text = object.dump();
   const auto render_calls = [&](const ordered_json& calls) {
-    const ordered_json messages = conversation_with(calls, question, empty);
+    const ordered_json content = caps.null_content_beside_calls ? ordered_json() : empty;
+    const ordered_json messages = conversation_with(calls, question, content);
     auto out = p.render(messages);
     return out ? out : p.render(messages, with_tools);
   };
-  const auto as_object = render_calls(ordered_json::array({call("abcde1234", kSecond, object)}));
-  const auto as_text = render_calls(ordered_json::array({call("abcde1234", kSecond, text)}));
   const auto shows_call = [&](const std::optional<std::string>& out) {
     return out && has(*out, kSecond) && has(*out, "zqvalue");
   };
+  const ordered_json one_object = ordered_json::array({call("abcde1234", kSecond, object)});
+  const ordered_json one_text = ordered_json::array({call("abcde1234", kSecond, text)});
+  if (!shows_call(render_calls(one_object)) && !shows_call(render_calls(one_text)))
+    caps.null_content_beside_calls = true;
+  const auto as_object = render_calls(one_object), as_text = render_calls(one_text);
   caps.tool_calls = shows_call(as_object) || shows_call(as_text);
+  if (!caps.tool_calls) caps.null_content_beside_calls = false;
   // An object that prints in Python's way, with single quotes, was meant to be a text.
   const bool object_fits = shows_call(as_object) && !has(*as_object, "'zqkey'");
   const bool text_fits = shows_call(as_text) && !has(*as_text, "\\\"zqkey");

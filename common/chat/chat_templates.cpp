@@ -131,7 +131,8 @@ struct ChatTemplates::State::Rendering {
 Prepared ChatTemplates::State::prepare(std::string shown, const std::string& source) const {
   try {
     Prepared p{std::move(shown), jinja::Template(patch_source(source)), find_quirks(source), {}};
-    const ordered_json base = base_context(local_now(std::nullopt));
+    ordered_json base = base_context(local_now(std::nullopt));
+    base.update(kwargs);  // some templates raise without an argument of their own
     p.caps = probe_template(p.parsed, source, base);
     return p;
   } catch (const jinja::TemplateError& e) {

@@ -44,7 +44,8 @@ struct ChatTemplateCaps {
   bool parallel_tool_calls = false;
   bool object_arguments = false;
   bool preserve_reasoning = false;
-  bool enable_thinking = false;  // the rendering changes with enable_thinking
+  bool null_content_beside_calls = false;  // shows calls only when their message has no content at all (not in /props)
+  bool enable_thinking = false;            // the rendering changes with enable_thinking
 };
 
 enum class ContinueFinalMessage : std::uint8_t { none, content, reasoning_content };

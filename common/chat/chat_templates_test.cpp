@@ -303,6 +303,20 @@ TEST(ChatTemplates, ArgumentsAreObjectsWhereTheTemplateWantsThem) {
             std::string::npos);
 }
 
+TEST(ChatTemplates, CallsAreShownToATemplateThatWantsNoContentBesideThem) {
+  const ChatTemplates t(
+      model_with("{% for m in messages %}{% if m.content is none %}{{ m.tool_calls[0].function.name }}"
+                 "{{ m.tool_calls[0].function.arguments | tojson }}{% else %}{{ m.content }}{% endif %}{% endfor %}"),
+      {});
+  EXPECT_TRUE(t.caps().tool_calls);
+  const ordered_json call = {{"id", "1"}, {"function", {{"name", "f"}, {"arguments", "{}"}}}};
+  ordered_json messages = {{{"role", "user"}, {"content", "q"}},
+                           {{"role", "assistant"}, {"content", ""}, {"tool_calls", ordered_json::array({call})}}};
+  EXPECT_EQ(prompt_of(t, messages).text, "qf{}");
+  messages[1].erase("content");
+  EXPECT_EQ(prompt_of(t, messages).text, "qf{}");
+}
+
 TEST(ChatTemplates, TheGenerationPromptIsWhatTheFlagAdds) {
   const ChatTemplates t(model_with(kChatml), {});
   EXPECT_EQ(prompt_of(t, kHello).generation_prompt, "<|im_start|>assistant\n");

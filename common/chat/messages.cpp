@@ -78,6 +78,7 @@ void normalize_content(std::size_t index, ordered_json& message, const ChatTempl
   } else if (!it->is_string()) {
     refuse(index, "\"content\" must be a string, an array of parts or null");
   }
+  if (caps.null_content_beside_calls && has_calls(message) && message["content"] == "") message["content"] = nullptr;
   if (caps.typed_content && !caps.string_content && message["content"].is_string()) {
     const std::string text = message["content"];
     message["content"] = ordered_json::array();
@@ -154,6 +155,7 @@ ordered_json fold_system(const ordered_json& messages) {
     out.push_back(message);
     if (pending.empty()) continue;
     auto& content = out.back()["content"];
+    if (content.is_null()) content = "";
     if (content.is_array()) {
       content.insert(content.begin(), {{"type", "text"}, {"text", pending}});
     } else {
