@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "decode/allocation_count.h"
-#include "decode/golden.h"
 #include "ggml/cpu.h"
 #include "ggml/error.h"
 #include "llama/sampler.h"
+#include "models/allocation_count.h"
+#include "models/golden.h"
 
 namespace llama {
 namespace {

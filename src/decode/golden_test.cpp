@@ -1,4 +1,4 @@
-#include "decode/golden.h"
+#include "models/golden.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "decode/allocation_count.h"
+#include "models/allocation_count.h"
 
 #include <atomic>
 #include <cstdlib>
