@@ -60,7 +60,7 @@ TEST(RealModel, SmolLm2KnowsTheCapitalOfFrance) {
   }
 }
 
-TEST(RealModel, Gemma3KnowsTheCapitalOfFrance) {
+TEST(RealModel, Gemma3ExpectsParisAmongItsFirstThree) {
   const std::string path = find_model("gemma-3");
   if (path.empty()) GTEST_SKIP() << "fetch it with scripts/get-model.sh gemma3-270m";
   const auto device = ggml::make_cpu_device({});
@@ -70,9 +70,20 @@ TEST(RealModel, Gemma3KnowsTheCapitalOfFrance) {
   ContextParams settings;
   settings.n_ctx = 512;
   Context context(*model, *device, settings);
-  // The file holds the base model, which continues text and knows no chat.
-  const std::string answer = greedy_answer(context, "The capital of France is", 12);
-  EXPECT_NE(answer.find("Paris"), std::string::npos) << answer;
+  // The base model continues text and knows no chat. Evaluated in double precision, the likeliest next tokens are
+  // " the", " a" and " Paris", 0.5 and 0.3 apart.
+  const Vocab& vocab = model->vocab();
+  SamplingParams sampling;
+  sampling.temperature = 0.0f;
+  sampling.n_probs = 3;
+  Sampler sampler(sampling, vocab, 512);
+  const std::vector<Token> tokens =
+      vocab.tokenize("The capital of France is", {.add_special = true, .parse_special = false});
+  const StepSequence s{context.create_sequence(), tokens, Outputs::last, &sampler};
+  const SampledToken sampled = *context.run({{&s, 1}}).sequences[0].sampled;
+  std::string likeliest;
+  for (const TokenProb& prob : sampled.top) likeliest += vocab.piece(prob.token, SpecialText::hide);
+  EXPECT_EQ(likeliest, " the a Paris");
 }
 
 }  // namespace
