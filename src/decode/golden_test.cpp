@@ -26,13 +26,16 @@ constexpr const char* kNames[] = {
 /// Exact GELU meets the bound of the other models; the looser one of the files allows for a half-precision table.
 constexpr Tolerance kExactF32{1e-4, 2e-5};
 
-int g_run = 0;
-int g_skipped = 0;
+// Models, not tests: each has several.
+std::set<std::string> g_run;
+std::set<std::string> g_skipped;
 
 /// Prints the one line that CI looks for.
 class Summary final : public testing::Environment {
  public:
-  void TearDown() override { std::cout << "goldens: " << g_run << " run, " << g_skipped << " skipped" << std::endl; }
+  void TearDown() override {
+    std::cout << "goldens: " << g_run.size() << " run, " << g_skipped.size() << " skipped" << std::endl;
+  }
 };
 const auto* const g_summary = testing::AddGlobalTestEnvironment(new Summary);
 
@@ -80,7 +83,7 @@ class GoldenModel : public testing::TestWithParam<const char*> {
   void SetUp() override {
     golden_ = load(GetParam());
     if (!golden_) {
-      ++g_skipped;
+      g_skipped.insert(GetParam());
       GTEST_SKIP() << "no golden file";
     }
     ggml::CpuOptions options;
@@ -143,7 +146,7 @@ class GoldenModel : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(GoldenModel, GivesTheGoldenLogitsInEveryCaseAndCacheType) {
-  ++g_run;
+  g_run.insert(GetParam());
   constexpr const char* kCases[] = {"single", "batch", "chunks", "pair"};
   for (const Setting& setting : kSettings) {
     const std::vector<Rows> cases = run_cases(*cpu_, context_params(setting));
