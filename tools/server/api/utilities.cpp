@@ -240,10 +240,11 @@ std::string web_page(const Service* service, const std::string& host, int port) 
       strf("%d tokens in each of %d slots", service->engine.params().n_ctx_slot, service->engine.params().n_slots));
   row("State", strf("%d slots busy, %d requests waiting", busy, status.n_deferred));
   page += "</table><p>Try it:</p><pre>";
-  page += html_escaped(
-      strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? Answer in one sentence.\"}]}'",
-           host.c_str(), port));
+  page +=
+      html_escaped(strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                        "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
+                        "Answer in one sentence.\"}]}'",
+                        host.c_str(), port));
   return page + "</pre></html>\n";
 }
 

@@ -112,6 +112,10 @@ void Engine::after_prompt(Slot& slot, int n_tokens, const llama::StepResult::Seq
 
 void Engine::after_token(Slot& slot, const llama::SampledToken& sampled) {
   const llama::Vocab& vocab = context_.model().vocab();
+  if (sampled.token == llama::kNoToken) {
+    fail(slot, Error(ErrorCode::invalid_argument, "the biases of the request leave no token to choose"));
+    return;
+  }
   ++slot.timings.predicted_n;
   slot.timings.predicted_ms = now_ms() - slot.generate_start_ms;
   slot.timings.n_past = static_cast<int>(slot.tokens.size());

@@ -2,6 +2,7 @@
 #include "http/http_server.h"
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 
@@ -43,6 +44,10 @@ bool is_local_origin(const std::string& origin) {
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
 }
 
+HttpError body_too_large() {
+  return http_error(413, "invalid_request_error", strf("the body is larger than %zu MiB", kMaxBodyBytes >> 20));
+}
+
 bool list_contains(const std::string& list, const std::string& wanted) {
   std::size_t begin = 0;
   while (begin <= list.size()) {
@@ -73,6 +78,12 @@ HttpServer::HttpServer(const common::Settings& settings)
   http_->set_write_timeout(server.timeout_s);
   http_->set_payload_max_length(kMaxBodyBytes);
   http_->set_tcp_nodelay(true);
+  // Without --reuse-port a taken port is an error: two servers that share one would each get half of the requests.
+  http_->set_socket_options([reuse = server.reuse_port](int socket) {
+    const int on = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (reuse) setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+  });
   http_->set_default_headers({{"Server", "llama.cpp"}});
   add_middleware();
   add_routes();
@@ -143,6 +154,12 @@ void HttpServer::add_cors(const httplib::Request& request, httplib::Response& re
 void HttpServer::add_middleware() {
   http_->set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     add_cors(request, response);
+    if (request.get_header_value_u64("Content-Length", 0) > kMaxBodyBytes) {
+      // Refused before the body is read; what follows on the connection is then no request.
+      response.set_header("Connection", "close");
+      send(response, body_too_large());
+      return httplib::Server::HandlerResponse::Handled;
+    }
     if (request.method == "OPTIONS") {
       response.set_content("", "text/html");
       return httplib::Server::HandlerResponse::Handled;
@@ -163,8 +180,7 @@ void HttpServer::add_middleware() {
         send(response, http_error(404, "not_found_error", "File Not Found"));
         break;
       case 413:
-        send(response,
-             http_error(413, "invalid_request_error", strf("the body is larger than %zu MiB", kMaxBodyBytes >> 20)));
+        send(response, body_too_large());
         break;
       default:
         send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
