@@ -26,6 +26,49 @@ Json token_json(Token token, float logprob, bool post_sampling, const llama::Voc
   return entry;
 }
 
+Json bias_json(const llama::SamplingParams& sampling, const llama::Vocab& vocab) {
+  Json json = Json::array();
+  const auto add = [&](Token token, float value) {
+    json.push_back({{"bias", std::isfinite(value) ? Json(value) : Json(nullptr)}, {"token", token}});
+  };
+  for (const auto& [token, value] : sampling.logit_bias) add(token, value);
+  if (sampling.ignore_eos) {
+    for (const Token token : vocab.eog_tokens()) add(token, -std::numeric_limits<float>::infinity());
+  }
+  return json;
+}
+
+/// The settings that are not numbers of samplers.
+void add_answer_settings(Json& json, const GenerateRequest& request, const AnswerOptions& options,
+                         const Service& service) {
+  Json samplers = Json::array();
+  for (const llama::SamplerKind kind : request.sampling.samplers) samplers.push_back(common::sampler_name(kind));
+  json.update({{"stop", request.stop},
+               {"max_tokens", request.n_predict},
+               {"n_predict", request.n_predict},
+               {"n_keep", request.n_keep},
+               {"n_discard", request.n_discard},
+               {"ignore_eos", request.sampling.ignore_eos},
+               {"stream", options.stream},
+               {"logit_bias", bias_json(request.sampling, service.vocab())},
+               {"n_probs", request.sampling.n_probs},
+               {"min_keep", request.sampling.min_keep},
+               {"grammar", ""},
+               {"grammar_lazy", false},
+               {"grammar_triggers", Json::array()},
+               {"preserved_tokens", Json::array()},
+               {"chat_format", "Content-only"},
+               {"reasoning_format", "none"},
+               {"reasoning_in_content", false},
+               {"generation_prompt", ""},
+               {"samplers", samplers},
+               {"speculative.types", "none"},
+               {"timings_per_token", options.timings_per_token},
+               {"post_sampling_probs", options.post_sampling_probs},
+               {"backend_sampling", true},
+               {"lora", Json::array()}});
+}
+
 double per(double a, double b) {
   return b > 0 ? a / b : 0.0;
 }
@@ -76,17 +119,6 @@ Json generation_settings_json(const GenerateRequest& request, const AnswerOption
                               const Service& service, bool all) {
   const llama::SamplingParams& s = request.sampling;
   const common::SamplingSettings& given = service.settings.sampling;
-  Json samplers = Json::array();
-  for (const llama::SamplerKind kind : s.samplers) samplers.push_back(common::sampler_name(kind));
-  Json bias = Json::array();
-  const auto add_bias = [&](Token token, float value) {
-    bias.push_back({{"bias", std::isfinite(value) ? Json(value) : Json(nullptr)}, {"token", token}});
-  };
-  for (const auto& [token, value] : s.logit_bias) add_bias(token, value);
-  if (s.ignore_eos) {
-    for (const Token token : service.vocab().eog_tokens()) add_bias(token, -std::numeric_limits<float>::infinity());
-  }
-
   Json json = {{"seed", seed},
                {"temperature", s.temperature},
                {"dynatemp_range", given.dynatemp_range},
@@ -105,39 +137,20 @@ Json generation_settings_json(const GenerateRequest& request, const AnswerOption
                {"dry_multiplier", given.dry_multiplier},
                {"dry_base", given.dry_base},
                {"dry_allowed_length", given.dry_allowed_length},
-               {"dry_penalty_last_n", given.dry_penalty_last_n}};
-  if (all) json["dry_sequence_breakers"] = given.dry_breakers;
-  json["mirostat"] = given.mirostat;
-  json["mirostat_tau"] = given.mirostat_ent;
-  json["mirostat_eta"] = given.mirostat_lr;
-  json["adaptive_target"] = given.adaptive_target;
-  json["adaptive_decay"] = given.adaptive_decay;
-  if (all) json["stop"] = request.stop;
-  json["max_tokens"] = request.n_predict;
-  json["n_predict"] = request.n_predict;
-  json["n_keep"] = request.n_keep;
-  json["n_discard"] = request.n_discard;
-  json["ignore_eos"] = s.ignore_eos;
-  json["stream"] = options.stream;
-  if (all) json["logit_bias"] = bias;
-  json["n_probs"] = s.n_probs;
-  json["min_keep"] = s.min_keep;
-  if (all) {
-    json["grammar"] = "";
-    json["grammar_lazy"] = false;
-    json["grammar_triggers"] = Json::array();
-    json["preserved_tokens"] = Json::array();
+               {"dry_penalty_last_n", given.dry_penalty_last_n},
+               {"dry_sequence_breakers", given.dry_breakers},
+               {"mirostat", given.mirostat},
+               {"mirostat_tau", given.mirostat_ent},
+               {"mirostat_eta", given.mirostat_lr},
+               {"adaptive_target", given.adaptive_target},
+               {"adaptive_decay", given.adaptive_decay}};
+  add_answer_settings(json, request, options, service);
+  if (!all) {
+    for (const char* key : {"dry_sequence_breakers", "stop", "logit_bias", "grammar", "grammar_lazy",
+                            "grammar_triggers", "preserved_tokens"}) {
+      json.erase(key);
+    }
   }
-  json["chat_format"] = "Content-only";
-  json["reasoning_format"] = "none";
-  json["reasoning_in_content"] = false;
-  json["generation_prompt"] = "";
-  json["samplers"] = samplers;
-  json["speculative.types"] = "none";
-  json["timings_per_token"] = options.timings_per_token;
-  json["post_sampling_probs"] = options.post_sampling_probs;
-  json["backend_sampling"] = true;
-  json["lora"] = Json::array();
   return json;
 }
 
