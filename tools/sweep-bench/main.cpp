@@ -23,7 +23,8 @@ using common::Settings;
 /// share that is used.
 double matmul_ops_per_token(const std::string& path, const llama::ModelInfo& info) {
   double elements = 0;
-  for (const ggml::gguf::TensorInfo& tensor : ggml::gguf::File::open(path).tensors()) {
+  const ggml::gguf::File file = ggml::gguf::File::open(path);
+  for (const ggml::gguf::TensorInfo& tensor : file.tensors()) {
     if (tensor.name.compare(0, 4, "blk.") != 0 || tensor.n_dims < 2) continue;
     const double share =
         tensor.n_dims == 3 && info.n_expert > 0 ? static_cast<double>(info.n_expert_used) / info.n_expert : 1.0;
