@@ -51,9 +51,10 @@ function(tandem_fuzzer name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
 endfunction()
 
-# tandem_tool(NAME SOURCES ... [DEPS ...]) adds one executable in build/bin.
+# tandem_tool(NAME SOURCES ... [DEPS ...]) adds one executable in build/bin, and to the global property TANDEM_TOOLS.
 function(tandem_tool name)
   cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY TANDEM_TOOLS ${name})
   target_link_libraries(${name} PRIVATE ${A_DEPS})
 endfunction()

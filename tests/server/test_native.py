@@ -74,8 +74,7 @@ def test_prompts_may_be_ids_mixed_or_several(server):
 
 def test_stop_string_ends_the_answer_and_is_not_part_of_it(server):
     text = complete(server, n_predict=32, ignore_eos=True)["content"]
-    stop = text[3:6]
-    assert stop.strip()
+    stop = re.search(r"[!-~]{2,}", text[2:]).group()  # the tiny model also writes bytes that are no characters
     answer = complete(server, n_predict=32, ignore_eos=True, stop=[stop])
     assert answer["stop_type"] == "word" and answer["stopping_word"] == stop and answer["stopped_word"] is True
     assert answer["content"] == text[: text.index(stop)]
@@ -117,7 +116,7 @@ def test_response_fields_select_paths(server):
 
 
 def test_progress_events(server):
-    body = {"prompt": "word " * 200, "n_predict": 1, "stream": True, "return_progress": True, "cache_prompt": False}
+    body = {"prompt": "word " * 80, "n_predict": 1, "stream": True, "return_progress": True, "cache_prompt": False}
     progress = [event["prompt_progress"] for event in server.events("/completion", body) if "prompt_progress" in event]
     assert progress[0]["processed"] == progress[0]["cache"]
     assert progress[-1]["processed"] == progress[-1]["total"]
@@ -140,8 +139,8 @@ def test_apply_template(server):
 
 def test_timing_lines_are_logged(server):
     complete(server)
-    pattern = r"(?m)^.*(prompt eval|eval|total) time += +[\d.]+ ms / +\d+ (tokens|runs)"
-    assert {match[0] for match in re.findall(pattern, server.log())} == {"prompt eval", "eval", "total"}
+    for name in ("prompt eval", "(?<!prompt) eval", "total"):
+        assert re.search(rf"(?m)^.*{name} time += +[\d.]+ ms / +\d+ (tokens|runs)", server.log()), name
     assert "nan" not in server.log() and "graphs reused" in server.log()
 
 

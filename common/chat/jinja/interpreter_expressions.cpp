@@ -41,11 +41,8 @@ Value Interpreter::eval(const Expr& e, Scope* scope) {
     case ExprKind::test:
       return eval_test(e, scope);
     case ExprKind::negate:
-    case ExprKind::positive: {
-      const Value v = eval(*e.kids[0], scope);
-      rt_.set_pos(e.pos);
-      return e.kind == ExprKind::negate ? negate(rt_, v) : positive(rt_, v);
-    }
+    case ExprKind::positive:
+      return eval_sign(e, scope);
     case ExprKind::logical_not:
       return !eval(*e.kids[0], scope).truthy();
     case ExprKind::logical_and: {
@@ -70,6 +67,12 @@ Value Interpreter::eval(const Expr& e, Scope* scope) {
       return eval_conditional(e, scope);
   }
   return {};
+}
+
+Value Interpreter::eval_sign(const Expr& e, Scope* scope) {
+  const Value v = eval(*e.kids[0], scope);
+  rt_.set_pos(e.pos);
+  return e.kind == ExprKind::negate ? negate(rt_, v) : positive(rt_, v);
 }
 
 std::vector<Value> Interpreter::eval_all(const std::vector<ExprPtr>& list, Scope* scope) {
