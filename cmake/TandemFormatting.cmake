@@ -5,7 +5,7 @@
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 
-# Sets <out> to a target of the library that leaves no shared object in the program.
+# Sets <out> to a target of the library that leaves no shared object in a static program.
 function(tandem_formatting_target out library header_only)
   get_target_property(type ${library} TYPE)
   if(TANDEM_STATIC AND NOT type STREQUAL "STATIC_LIBRARY")
@@ -20,14 +20,10 @@ target_link_libraries(tandem_fmt INTERFACE ${fmt_target})
 
 tandem_formatting_target(spdlog_target spdlog::spdlog spdlog::spdlog_header_only)
 add_library(tandem_spdlog INTERFACE)
-if(TANDEM_STATIC)
-  # Not the packaged target itself for headers alone: it names the shared fmt. An archive keeps its own location.
+if(spdlog_target STREQUAL "spdlog::spdlog_header_only")
+  # Not the packaged target itself: it links the shared fmt.
   target_compile_definitions(tandem_spdlog INTERFACE $<TARGET_PROPERTY:${spdlog_target},INTERFACE_COMPILE_DEFINITIONS>)
   target_include_directories(tandem_spdlog SYSTEM INTERFACE $<TARGET_PROPERTY:${spdlog_target},INTERFACE_INCLUDE_DIRECTORIES>)
-  get_target_property(spdlog_type ${spdlog_target} TYPE)
-  if(spdlog_type STREQUAL "STATIC_LIBRARY")
-    target_link_libraries(tandem_spdlog INTERFACE $<TARGET_FILE:${spdlog_target}>)
-  endif()
   target_link_libraries(tandem_spdlog INTERFACE tandem_fmt Threads::Threads)
 else()
   target_link_libraries(tandem_spdlog INTERFACE ${spdlog_target})
