@@ -242,6 +242,7 @@ std::string title_case(std::string_view s) {
 std::size_t find_text(std::string_view s, std::string_view what, std::size_t from) {
   if (from > s.size()) return std::string_view::npos;
   if (what.empty()) return from;
+  if (what.size() == 1) return s.find(what[0], from);
   // memmem() is linear; std::string_view::find compares again from every position.
   const void* hit = ::memmem(s.data() + from, s.size() - from, what.data(), what.size());
   return hit ? static_cast<std::size_t>(static_cast<const char*>(hit) - s.data()) : std::string_view::npos;
