@@ -84,6 +84,7 @@ class Interpreter {
 
   // Expressions (interpreter_expressions.cpp).
   Value eval(const Expr& e, Scope* scope);
+  Value eval_item(const Expr& e, Scope* scope);
   Value eval_sign(const Expr& e, Scope* scope);
   Value eval_dict(const Expr& e, Scope* scope);
   Value eval_slice(const Expr& e, Scope* scope);

@@ -26,12 +26,8 @@ Value Interpreter::eval(const Expr& e, Scope* scope) {
       rt_.set_pos(e.pos);
       return get_attribute(rt_, subject, e.text);
     }
-    case ExprKind::item: {
-      const Value subject = eval(*e.kids[0], scope);
-      const Value key = eval(*e.kids[1], scope);
-      rt_.set_pos(e.pos);
-      return get_item(rt_, subject, key);
-    }
+    case ExprKind::item:
+      return eval_item(e, scope);
     case ExprKind::slice:
       return eval_slice(e, scope);
     case ExprKind::call:
@@ -67,6 +63,13 @@ Value Interpreter::eval(const Expr& e, Scope* scope) {
       return eval_conditional(e, scope);
   }
   return {};
+}
+
+Value Interpreter::eval_item(const Expr& e, Scope* scope) {
+  const Value subject = eval(*e.kids[0], scope);
+  const Value key = eval(*e.kids[1], scope);
+  rt_.set_pos(e.pos);
+  return get_item(rt_, subject, key);
 }
 
 Value Interpreter::eval_sign(const Expr& e, Scope* scope) {
