@@ -1,11 +1,11 @@
-#include "chat/builtin_templates.h"
+#include "common/chat/builtin_templates.h"
 
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <vector>
 
-#include "chat/chat_templates.h"
+#include "common/chat/chat_templates.h"
 
 namespace common::chat {
 

@@ -1,4 +1,4 @@
-#include "chat/capabilities.h"
+#include "common/chat/capabilities.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "chat/chat_templates.h"
-#include "chat/jinja/template.h"
+#include "common/chat/chat_templates.h"
+#include "common/chat/jinja/template.h"
 
 namespace common::chat {
 

@@ -1,12 +1,12 @@
-#include "chat/chat_templates.h"
+#include "common/chat/chat_templates.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "chat/builtin_templates.h"
-#include "chat/capabilities.h"
-#include "chat/jinja/template.h"
-#include "chat/messages.h"
+#include "common/chat/builtin_templates.h"
+#include "common/chat/capabilities.h"
+#include "common/chat/jinja/template.h"
+#include "common/chat/messages.h"
 
 namespace common::chat {
 

@@ -1,11 +1,11 @@
 // From a model's file and a request to a prompt.
-#include "chat/chat_templates.h"
+#include "common/chat/chat_templates.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "chat/builtin_templates.h"
+#include "common/chat/builtin_templates.h"
 #include "test_support.h"
 
 namespace {

@@ -1,10 +1,10 @@
-#include "chat/messages.h"
+#include "common/chat/messages.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::chat {
 

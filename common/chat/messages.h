@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-#include "chat/chat_templates.h"
+#include "common/chat/chat_templates.h"
 
 namespace common::chat {
 

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "chat/jinja/filters.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/template.h"
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/filters.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/template.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

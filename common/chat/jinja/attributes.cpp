@@ -1,11 +1,11 @@
-#include "chat/jinja/attributes.h"
+#include "common/chat/jinja/attributes.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "chat/jinja/repr.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/repr.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

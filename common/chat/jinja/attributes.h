@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

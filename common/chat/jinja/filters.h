@@ -3,7 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

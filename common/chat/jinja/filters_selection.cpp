@@ -1,12 +1,12 @@
 // Filters that map, choose and group the elements of a sequence.
 #include <algorithm>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/filters.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/ordering.h"
-#include "chat/jinja/params.h"
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/filters.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/ordering.h"
+#include "common/chat/jinja/params.h"
+#include "common/chat/jinja/repr.h"
 
 namespace common::jinja {
 

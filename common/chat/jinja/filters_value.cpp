@@ -5,13 +5,13 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/filters.h"
-#include "chat/jinja/json.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/params.h"
-#include "chat/jinja/repr.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/filters.h"
+#include "common/chat/jinja/json.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/params.h"
+#include "common/chat/jinja/repr.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

@@ -1,14 +1,14 @@
-#include "chat/jinja/format.h"
+#include "common/chat/jinja/format.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/repr.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/repr.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "chat/jinja/template.h"
+#include "common/chat/jinja/template.h"
 #include "test_support.h"
 
 namespace {

@@ -1,12 +1,12 @@
-#include "chat/jinja/interpreter.h"
+#include "common/chat/jinja/interpreter.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/globals.h"
-#include "chat/jinja/json.h"
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/globals.h"
+#include "common/chat/jinja/json.h"
+#include "common/chat/jinja/repr.h"
 
 namespace common::jinja {
 

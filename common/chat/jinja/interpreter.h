@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "chat/jinja/ast.h"
-#include "chat/jinja/runtime.h"
+#include "common/chat/jinja/ast.h"
+#include "common/chat/jinja/runtime.h"
 
 namespace common::jinja {
 

@@ -1,10 +1,10 @@
 // Loops, macros and the objects that stand for them.
 #include <algorithm>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/interpreter.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/params.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/interpreter.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/params.h"
 
 namespace common::jinja {
 

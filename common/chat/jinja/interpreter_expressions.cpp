@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/interpreter.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/interpreter.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/repr.h"
 
 namespace common::jinja {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "chat/jinja/template.h"
+#include "common/chat/jinja/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto context = nlohmann::ordered_json::parse(R"({

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "chat/jinja/template.h"
+#include "common/chat/jinja/template.h"
 
 namespace {
 using common::jinja::Limits;

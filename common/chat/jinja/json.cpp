@@ -1,12 +1,12 @@
-#include "chat/jinja/json.h"
+#include "common/chat/jinja/json.h"
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "chat/jinja/repr.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/repr.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

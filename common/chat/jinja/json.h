@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

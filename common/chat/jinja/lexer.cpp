@@ -1,9 +1,9 @@
-#include "chat/jinja/lexer.h"
+#include "common/chat/jinja/lexer.h"
 
 #include <algorithm>
 #include <array>
 
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/jinja/template.h"
+#include "common/chat/jinja/template.h"
 
 namespace common::jinja {
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/operators.h"
-#include "chat/jinja/ordering.h"
-#include "chat/jinja/params.h"
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/ordering.h"
+#include "common/chat/jinja/params.h"
+#include "common/chat/jinja/repr.h"
 
 namespace common::jinja {
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "chat/jinja/attributes.h"
-#include "chat/jinja/format.h"
-#include "chat/jinja/params.h"
-#include "chat/jinja/repr.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/attributes.h"
+#include "common/chat/jinja/format.h"
+#include "common/chat/jinja/params.h"
+#include "common/chat/jinja/repr.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

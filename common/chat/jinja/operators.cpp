@@ -1,11 +1,11 @@
-#include "chat/jinja/operators.h"
+#include "common/chat/jinja/operators.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "chat/jinja/format.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/format.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 // Operators with Python's meaning. All fail the rendering with Python's message when the types do not fit.
 namespace common::jinja {

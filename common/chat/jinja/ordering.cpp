@@ -1,10 +1,10 @@
-#include "chat/jinja/ordering.h"
+#include "common/chat/jinja/ordering.h"
 
 #include <numeric>
 
-#include "chat/jinja/operators.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

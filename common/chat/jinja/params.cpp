@@ -1,8 +1,8 @@
-#include "chat/jinja/params.h"
+#include "common/chat/jinja/params.h"
 
 #include <algorithm>
 
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/repr.h"
 
 namespace common::jinja {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

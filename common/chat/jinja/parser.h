@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "chat/jinja/ast.h"
-#include "chat/jinja/lexer.h"
+#include "common/chat/jinja/ast.h"
+#include "common/chat/jinja/lexer.h"
 
 namespace common::jinja {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "chat/jinja/parser.h"
+#include "common/chat/jinja/parser.h"
 
 namespace common::jinja {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "chat/jinja/parser.h"
+#include "common/chat/jinja/parser.h"
 
 namespace common::jinja {
 

@@ -1,12 +1,12 @@
-#include "chat/jinja/repr.h"
+#include "common/chat/jinja/repr.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
-#include "chat/jinja/operators.h"
-#include "chat/jinja/runtime.h"
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/runtime.h"
+#include "common/chat/jinja/text.h"
 
 namespace common::jinja {
 

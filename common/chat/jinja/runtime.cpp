@@ -1,4 +1,4 @@
-#include "chat/jinja/runtime.h"
+#include "common/chat/jinja/runtime.h"
 
 namespace common::jinja {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "chat/jinja/template.h"
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/template.h"
+#include "common/chat/jinja/value.h"
 
 namespace common::jinja {
 

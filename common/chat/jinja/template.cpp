@@ -1,11 +1,11 @@
-#include "chat/jinja/template.h"
+#include "common/chat/jinja/template.h"
 
 #include <nlohmann/json.hpp>
 
-#include "chat/jinja/ast.h"
-#include "chat/jinja/interpreter.h"
-#include "chat/jinja/json.h"
-#include "chat/jinja/runtime.h"
+#include "common/chat/jinja/ast.h"
+#include "common/chat/jinja/interpreter.h"
+#include "common/chat/jinja/json.h"
+#include "common/chat/jinja/runtime.h"
 
 namespace common::jinja {
 

@@ -1,4 +1,4 @@
-#include "chat/jinja/text.h"
+#include "common/chat/jinja/text.h"
 
 #include <utf8proc.h>
 

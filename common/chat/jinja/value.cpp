@@ -1,9 +1,9 @@
-#include "chat/jinja/value.h"
+#include "common/chat/jinja/value.h"
 
 #include <cmath>
 
-#include "chat/jinja/operators.h"
-#include "chat/jinja/runtime.h"
+#include "common/chat/jinja/operators.h"
+#include "common/chat/jinja/runtime.h"
 
 namespace common::jinja {
 
