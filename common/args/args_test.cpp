@@ -325,6 +325,20 @@ TEST_F(Args, FilesAreReadAndEscapesProcessed) {
   EXPECT_EQ(error.message(), "error while handling argument \"-f\": cannot read file \"" + file + "x\"");
 }
 
+TEST_F(Args, AFileThatIsAFolderOrNeverEndsIsAnError) {
+  const tandem::TempDir folder;
+  for (const char* option : {"-f", "-bf", "-sysf", "--chat-template-file"}) {
+    const ggml::Error error = error_of(Tool::cli, {option, folder.path().string()});
+    EXPECT_NE(error.message().find(": it is a folder"), std::string::npos) << error.message();
+  }
+  const ggml::Error endless = error_of(Tool::server, {"--api-key-file", "/dev/zero"});
+  EXPECT_NE(endless.message().find("larger than 256 MiB"), std::string::npos) << endless.message();
+}
+
+TEST_F(Args, AnEmptyHostDoesNotMeanAllAddresses) {
+  EXPECT_NE(error_of(Tool::server, {"--host", ""}).message().find("an address"), std::string::npos);
+}
+
 TEST_F(Args, LoadModesMapToOneChoice) {
   EXPECT_EQ(settings_of(Tool::server, {"--no-mmap"}).model.load_mode, LoadMode::read);
   EXPECT_EQ(settings_of(Tool::server, {"-dio"}).model.load_mode, LoadMode::direct_io);

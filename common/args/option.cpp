@@ -4,11 +4,14 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <vector>
 
 namespace common {
 namespace {
+
+constexpr std::size_t kMaxFileBytes = 256u << 20;  // a device such as /dev/zero never ends
 
 /// `error while handling argument "-c": ` or the same for a variable.
 std::string handling(const Argument& argument) {
@@ -191,11 +194,20 @@ std::string lower_case(std::string_view text) {
 }
 
 std::string read_file(const Argument& argument, const std::string& path) {
+  const auto fail = [&](const std::string& why) {
+    throw ggml::Error(ggml::ErrorCode::io, handling(argument) + "cannot read file \"" + path + "\"" + why);
+  };
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) fail(": it is a folder");
   std::ifstream file(path, std::ios::binary);
-  std::string contents{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    throw ggml::Error(ggml::ErrorCode::io, handling(argument) + "cannot read file \"" + path + "\"");
+  if (!file.is_open()) fail("");
+  std::string contents;
+  std::vector<char> chunk(1u << 16);
+  while (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())) || file.gcount() > 0) {
+    contents.append(chunk.data(), static_cast<std::size_t>(file.gcount()));
+    if (contents.size() > kMaxFileBytes) fail(ggml::strf(": it is larger than %zu MiB", kMaxFileBytes >> 20));
   }
+  if (file.bad()) fail("");
   return contents;
 }
 

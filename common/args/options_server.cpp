@@ -40,6 +40,12 @@ void apply_web_page(Target& target, const Argument& argument) {
   target.settings.server.web_page = argument.bare() ? !argument.negative : argument.value() != "none";
 }
 
+void apply_host(Target& target, const Argument& argument) {
+  // The system takes an empty name for every address of the machine: an unset variable must not open it to the network.
+  if (argument.value().empty()) bad_value(argument, "an address (0.0.0.0 listens on all)");
+  target.settings.server.host = argument.value();
+}
+
 void apply_api_prefix(Target& target, const Argument& argument) {
   std::string prefix = argument.value();
   while (prefix.ends_with('/')) prefix.pop_back();
@@ -54,8 +60,7 @@ void apply_aliases(Target& target, const Argument& argument) {
 }
 
 const std::vector<Option> kSocketRows = {
-    option({"--host"}, "HOST", "Address to listen on; a name that ends in .sock is a Unix socket.",
-           text([](Settings& s) -> auto& { return s.server.host; }))
+    option({"--host"}, "HOST", "Address to listen on; a name that ends in .sock is a Unix socket.", apply_host)
         .variable("LLAMA_ARG_HOST")
         .initially("127.0.0.1"),
     option({"--port"}, "N", "Port to listen on; 0: any free one, which the log names.",
