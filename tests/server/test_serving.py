@@ -106,16 +106,40 @@ def test_a_missing_or_broken_model_is_one_clear_error(tmp_path):
     assert refused.process.wait(30) == 1 and "broken.gguf" in refused.log()
 
 
+def wait_until_busy(server, answer):
+    deadline = time.time() + 10
+    while server.busy_slots() == 0 and not answer.done() and time.time() < deadline:
+        time.sleep(0.01)
+
+
 def test_stopping_lets_running_answers_end():
     server = Server("-c", "1024", "-np", "2").wait()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         answer = pool.submit(server.post, "/completion", {**LONG, "n_predict": 200})
-        deadline = time.time() + 10
-        while server.busy_slots() == 0 and not answer.done() and time.time() < deadline:
-            time.sleep(0.01)
+        wait_until_busy(server, answer)
         server.process.send_signal(signal.SIGTERM)
         assert answer.result().json()["tokens_predicted"] == 200
     assert server.process.wait(30) == 0
+
+
+def test_stopping_lets_running_streams_end_and_a_second_signal_tells_them():
+    server = Server("-c", "1024", "-np", "2").wait()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        events = pool.submit(lambda: list(server.events("/completion", {**LONG, "n_predict": 200, "stream": True})))
+        wait_until_busy(server, events)
+        server.process.send_signal(signal.SIGTERM)
+        assert events.result()[-1]["tokens_predicted"] == 200
+    assert server.process.wait(30) == 0
+
+    server = Server("-c", "1000000", "-np", "1").wait()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        events = pool.submit(lambda: list(server.events("/completion", {**LONG, "n_predict": -1, "stream": True})))
+        wait_until_busy(server, events)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0
+        assert events.result()[-1]["error"]["type"] == "unavailable_error"
 
 
 def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):

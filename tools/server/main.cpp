@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <new>
 
 #include "api/pieces.h"
 #include "common/args/args.h"
@@ -20,6 +21,8 @@ namespace {
 using namespace server;
 
 constexpr auto kGrace = std::chrono::seconds(30);  // how long running answers may still take after a first Ctrl-C
+
+constexpr auto kHurry = std::chrono::seconds(1);  // for the last events of answers that were cut short
 
 /// Blocks the two signals in every thread; wait_for_signal() takes them one by one. Call before threads start.
 sigset_t block_signals() {
@@ -71,12 +74,13 @@ int serve(const common::Settings& settings) {
   ggml::logf(ggml::LogLevel::info, "stopping: running answers may end within %lld s; a second signal stops at once",
              static_cast<long long>(kGrace.count()));
   engine.stop(kGrace);
-  std::thread second([&signals, &engine] {
+  std::thread second([&signals, &engine, &http] {
     int again = 0;
     sigwait(&signals, &again);
     engine.stop(std::chrono::milliseconds(0));
+    http.hurry(kHurry);
   });
-  http.stop();
+  http.stop(kGrace + kHurry);
   http.set_service(nullptr);
   pthread_kill(second.native_handle(), SIGTERM);
   second.join();
@@ -91,6 +95,12 @@ int main(int argc, char** argv) {
     return serve(parsed.settings);
   } catch (const ggml::Error& error) {
     ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    ggml::logf(ggml::LogLevel::error, "out of memory");
+    return 1;
+  } catch (const std::exception& error) {
+    ggml::logf(ggml::LogLevel::error, "%s", error.what());
     return 1;
   }
 }

@@ -48,6 +48,25 @@ HttpError body_too_large() {
   return http_error(413, "invalid_request_error", strf("the body is larger than %zu MiB", kMaxBodyBytes >> 20));
 }
 
+/// What the HTTP library refuses by a bare status.
+std::string transport_message(int status) {
+  switch (status) {
+    case 400:
+      return "this is no valid HTTP request: a malformed or too long line or header (at most 8 KiB each, 100 headers), "
+             "a "
+             "Content-Length that is no number or does not agree with the body, broken chunks, or form data instead of "
+             "JSON";
+    case 414:
+      return "the address of the request is too long";
+    case 415:
+      return "compressed bodies are not accepted: send it without Content-Encoding";
+    case 416:
+      return "the Range header asks for bytes that do not exist";
+    default:
+      return strf("the request could not be handled (HTTP status %d)", status);
+  }
+}
+
 bool list_contains(const std::string& list, const std::string& wanted) {
   std::size_t begin = 0;
   while (begin <= list.size()) {
@@ -105,10 +124,11 @@ HttpServer::HttpServer(const common::Settings& settings)
 }
 
 HttpServer::~HttpServer() {
-  stop();
+  stop(std::chrono::milliseconds(0));
 }
 
-void HttpServer::stop() {
+void HttpServer::stop(std::chrono::milliseconds longest) {
+  open_streams_.wait_until_none(longest);
   http_->stop();
   if (thread_.joinable()) thread_.join();
 }
@@ -184,8 +204,10 @@ void HttpServer::add_middleware() {
         break;
       default:
         send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
-                                  strf("the request could not be handled (HTTP status %d)", response.status)));
+                                  transport_message(response.status)));
     }
+    // Where the request ends is then not known: what follows on the connection must not be read as another one.
+    response.set_header("Connection", "close");
   });
 }
 

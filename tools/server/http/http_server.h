@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "api/service.h"
 #include "common/args/settings.h"
+#include "http/answering.h"
+#include "http/open_streams.h"
 
 namespace httplib {
 class Server;
@@ -29,8 +32,11 @@ class HttpServer {
 
   [[nodiscard]] int port() const { return port_; }
   void set_service(std::shared_ptr<Service> service);
-  /// Stops accepting and waits for the handlers. Idempotent.
-  void stop();
+  /// Waits until the open streams have ended, but no longer than `longest`; then stops accepting and waits for the
+  /// handlers. Idempotent.
+  void stop(std::chrono::milliseconds longest);
+  /// Shortens the wait for streams of a stop() in another thread.
+  void hurry(std::chrono::milliseconds longest) { open_streams_.hurry(longest); }
 
  private:
   using Handler = void (HttpServer::*)(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
@@ -38,6 +44,9 @@ class HttpServer {
 
   void add_middleware();
   void add_routes();
+  /// Queues the request and writes its answer, whole or as server-sent events.
+  void answer(CompletionRequest completion, Answering::MakeFormat format, const httplib::Request& request,
+              httplib::Response& response, const std::shared_ptr<Service>& service);
   void route(const char* method, const std::string& path, Handler handler);
   [[nodiscard]] bool has_key(const httplib::Request& request) const;
   void add_cors(const httplib::Request& request, httplib::Response& response) const;
@@ -62,6 +71,7 @@ class HttpServer {
   void not_available(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
 
   const common::Settings& settings_;
+  OpenStreams open_streams_;  // before http_, whose responses hold tickets
   std::unique_ptr<httplib::Server> http_;
   int port_ = 0;
   std::int64_t started_unix_s_ = 0;

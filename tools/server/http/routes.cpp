@@ -18,11 +18,8 @@ using httplib::Request;
 using httplib::Response;
 using ServicePtr = std::shared_ptr<Service>;
 
-namespace {
-
-/// Queues the request and writes its answer, whole or as server-sent events.
-void answer(CompletionRequest completion, Answering::MakeFormat format, const Request& request, Response& response,
-            const ServicePtr& service) {
+void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat format, const Request& request,
+                        Response& response, const ServicePtr& service) {
   auto answering = std::make_shared<Answering>(std::move(completion), format, service);
   const auto client_left = [&request] { return request.is_connection_closed(); };
   try {
@@ -36,18 +33,17 @@ void answer(CompletionRequest completion, Answering::MakeFormat format, const Re
     return;
   }
   response.set_header("X-Accel-Buffering", "no");
-  response.set_chunked_content_provider("text/event-stream", [answering](std::size_t, httplib::DataSink& sink) {
-    bool ended = false;
-    const std::string events = answering->next_events(ended);
-    // Returning false closes the connection; the Answering then cancels what is still running.
-    if (!events.empty() && !sink.write(events.data(), events.size())) return false;
-    if (events.empty() && !sink.is_writable()) return false;
-    if (ended) sink.done();
-    return true;
-  });
+  response.set_chunked_content_provider(
+      "text/event-stream", [answering, ticket = open_streams_.enter()](std::size_t, httplib::DataSink& sink) {
+        bool ended = false;
+        const std::string events = answering->next_events(ended);
+        // Returning false closes the connection; the Answering then cancels what is still running.
+        if (!events.empty() && !sink.write(events.data(), events.size())) return false;
+        if (events.empty() && !sink.is_writable()) return false;
+        if (ended) sink.done();
+        return true;
+      });
 }
-
-}  // namespace
 
 void HttpServer::add_routes() {
   const auto get = [this](const char* path, Handler handler) { route("GET", path, handler); };

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace server {
+
+/// Counts the streams that are being written. The HTTP library cuts streams as soon as it is told to stop, so whoever
+/// stops it waits here first. Thread-safe; must outlive its tickets.
+class OpenStreams {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// A stream is open for as long as somebody holds the ticket.
+  [[nodiscard]] std::shared_ptr<void> enter() {
+    const std::lock_guard lock(mutex_);
+    ++n_open_;
+    return {static_cast<void*>(this), [this](void*) {
+              const std::lock_guard inner(mutex_);
+              --n_open_;
+              changed_.notify_all();
+            }};
+  }
+
+  /// Returns when no stream is open, or once `longest` (or the shorter time of a later hurry()) has passed.
+  void wait_until_none(std::chrono::milliseconds longest) {
+    std::unique_lock lock(mutex_);
+    shorten(longest);
+    while (n_open_ > 0 && changed_.wait_until(lock, *deadline_) == std::cv_status::no_timeout) {
+    }
+  }
+
+  /// Bounds a wait that is going on or comes later.
+  void hurry(std::chrono::milliseconds longest) {
+    const std::lock_guard lock(mutex_);
+    shorten(longest);
+    changed_.notify_all();
+  }
+
+ private:
+  void shorten(std::chrono::milliseconds longest) {
+    const Clock::time_point wanted = Clock::now() + longest;
+    if (!deadline_.has_value() || wanted < *deadline_) deadline_ = wanted;
+  }
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  int n_open_ = 0;
+  std::optional<Clock::time_point> deadline_;
+};
+
+}  // namespace server
