@@ -64,7 +64,7 @@ void check(const SamplingParams& p, const Vocab& vocab) {
     if (!vocab.contains(token))
       throw Error(ErrorCode::invalid_argument,
                   strf("logit_bias names token %d; the vocabulary has %d tokens", token, vocab.n_tokens()));
-    require(!std::isnan(bias) && bias < kAny, "a logit bias", static_cast<double>(bias), "a number or -infinity");
+    require(!std::isnan(bias) && bias < kAny, "a logit_bias", static_cast<double>(bias), "a number below 1e30");
   }
 }
 

@@ -1,5 +1,6 @@
 """Whatever a client sends costs its own request only."""
 
+import json
 import socket
 
 import httpx
@@ -57,7 +58,7 @@ BAD_FIELDS = [
     ({"prompt": {"no": 1}}, "prompt"),
     ({"prompt": 7}, "prompt"),
     ({"prompt": None}, "prompt"),
-    ({"stream_options": 4}, "body must be a JSON object"),
+    ({"stream_options": 4}, "stream_options"),
     ({"dry_sequence_breakers": []}, "dry_sequence_breakers"),
 ]
 
@@ -100,6 +101,50 @@ def test_a_body_beyond_the_limit_is_413(server):
     with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
         connection.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n{")
         assert b" 413 " in connection.recv(4096).split(b"\r\n")[0]
+
+
+def test_json_that_claims_to_be_a_form_is_taken_at_any_length(server):
+    """curl -d sends this content type unless it is told another."""
+    body = json.dumps({"content": "word " * 20000})
+    response = httpx.post(server.url + "/tokenize", content=body, timeout=60,
+                          headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert response.status_code == 200 and len(response.json()["tokens"]) > 20000
+
+
+def test_numbers_beyond_double_are_400(server):
+    response = httpx.post(server.url + "/completion", content=b'{"prompt": "x", "temperature": 1e400}', timeout=60)
+    assert response.status_code == 400 and "too large" in response.json()["error"]["message"]
+
+
+def test_the_named_field_is_the_one_that_was_sent(server):
+    assert "'content'" in server.post("/tokenize", {"content": 5}).json()["error"]["message"]
+    assert "logit_bias" in server.post("/completion", {**PROMPT, "logit_bias": [[5, 1e30]]}).json()["error"]["message"]
+
+
+MALFORMED = {
+    "a length that is no number": b"Content-Length: abc\r\n\r\n{}",
+    "two lengths": b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "a length and chunks": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "a chunk of no size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",
+    "a huge header": b"X: " + b"a" * 200_000 + b"\r\n\r\n",
+    "form data": b"Content-Type: multipart/form-data\r\nContent-Length: 2\r\n\r\n{}",
+}
+
+
+@pytest.mark.parametrize("rest", MALFORMED.values(), ids=MALFORMED.keys())
+def test_malformed_http_gets_one_explained_400_and_the_connection_ends(server, rest):
+    with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
+        answer = b""
+        try:
+            connection.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\n" + rest)
+            while part := connection.recv(65536):
+                answer += part
+        except ConnectionError:
+            pass  # closed while we were still sending
+    if answer:
+        assert answer.count(b"HTTP/1.1 ") == 1 and b" 400 " in answer.split(b"\r\n")[0], answer
+        assert b"no valid HTTP request" in answer
+    assert server.get("/health").status_code == 200
 
 
 def test_nul_bytes_and_lone_surrogates_in_text(server):

@@ -155,7 +155,8 @@ int CompletionRequest::n_answers() const {
   return n;
 }
 
-std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab, llama::TokenizeOptions options) {
+std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, const llama::Vocab& vocab,
+                                  llama::TokenizeOptions options) {
   if (prompt.is_string()) return vocab.tokenize(prompt.get<std::string>(), options);
   if (prompt.is_object()) {
     const auto text = prompt.find("prompt_string");
@@ -165,7 +166,7 @@ std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab,
     }
     if (text != prompt.end() && text->is_string()) return vocab.tokenize(text->get<std::string>(), options);
   }
-  if (!prompt.is_array()) bad_field("prompt", "a string, token ids, or an array of both", prompt);
+  if (!prompt.is_array()) bad_field(name, "a string, token ids, or an array of both", prompt);
   std::vector<Token> tokens;
   bool first = true;
   for (const Json& item : prompt) {
@@ -180,7 +181,7 @@ std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab,
       if (id < 0 || id >= vocab.n_tokens()) throw Error(ErrorCode::invalid_argument, "Prompt contains invalid tokens");
       tokens.push_back(static_cast<Token>(id));
     } else {
-      bad_field("prompt", "token ids and strings", item);
+      bad_field(name, "token ids and strings", item);
     }
     first = false;
   }
@@ -194,7 +195,8 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
                 strf("Field '%.*s': required", static_cast<int>(name.size()), name.data()));
   Prompts prompts;
   const auto add = [&](const Json& prompt) {
-    std::vector<Token> tokens = tokenize_mixed(prompt, service.vocab(), {.add_special = true, .parse_special = true});
+    std::vector<Token> tokens =
+        tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true});
     if (tokens.empty() && prompt.is_array()) bad_field(name, "at least one token", prompt);
     prompts.tokens.push_back(std::move(tokens));
   };
@@ -250,8 +252,10 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   pattern.show_special = service.settings.prompt.special;
 
   fields.read("stream", options.stream);
-  if (const Json* stream_options = fields.find("stream_options"))
+  if (const Json* stream_options = fields.find("stream_options")) {
+    if (!stream_options->is_object()) bad_field("stream_options", "an object", *stream_options);
     Fields(*stream_options).read("include_usage", options.include_usage);
+  }
   fields.read("return_tokens", options.return_tokens);
   fields.read("timings_per_token", options.timings_per_token);
   fields.read("return_progress", options.return_progress);

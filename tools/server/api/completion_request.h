@@ -41,8 +41,8 @@ struct Prompts {
   bool was_list = false;
 };
 [[nodiscard]] Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service);
-/// A string, or an array of token ids and strings.
-[[nodiscard]] std::vector<Token> tokenize_mixed(const Json& prompt, const llama::Vocab& vocab,
+/// A string, or an array of token ids and strings. `name` is the field's, for the errors.
+[[nodiscard]] std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, const llama::Vocab& vocab,
                                                 llama::TokenizeOptions options);
 
 /// Replaces the pattern by one GenerateRequest per prompt.

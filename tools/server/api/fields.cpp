@@ -52,7 +52,13 @@ Json parse_body(const std::string& text) {
   check_depth(text);
   try {
     return Json::parse(text);
+  } catch (const Json::out_of_range&) {
+    throw Error(ErrorCode::invalid_argument, "the body has a number that is too large", "1e308 is about the limit");
   } catch (const Json::parse_error& error) {
+    if (error.byte > text.size())
+      throw Error(ErrorCode::invalid_argument,
+                  strf("the body is not valid JSON: it ends too early, after %zu bytes", text.size()),
+                  "send a JSON object, in UTF-8");
     throw Error(ErrorCode::invalid_argument,
                 strf("the body is not valid JSON: error at byte %zu of %zu", error.byte, text.size()),
                 "send a JSON object, in UTF-8");

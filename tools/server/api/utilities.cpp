@@ -165,7 +165,7 @@ Json tokenize_json(const Fields& fields, const Service& service) {
   const Json* content = fields.find("content");
   Json tokens = Json::array();
   if (content == nullptr) return {{"tokens", tokens}};
-  for (const Token token : tokenize_mixed(*content, service.vocab(), options)) {
+  for (const Token token : tokenize_mixed("content", *content, service.vocab(), options)) {
     if (!with_pieces) {
       tokens.push_back(token);
       continue;
