@@ -52,6 +52,7 @@ void add_item(std::string_view flag, std::string_view item, std::vector<int>& va
     if (!given || !rest.empty()) bad_list(flag, item, "the step is no integer");
     step = *given;
   }
+  if (*last < *first) bad_list(flag, item, "the range ends below its beginning");
   int count = 0;
   for (std::int64_t value = *first; value <= *last;) {
     if (++count > kMaxValues) bad_list(flag, item, "too many values");

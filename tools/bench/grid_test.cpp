@@ -57,6 +57,7 @@ TEST(Options, RefuseWhatTheyCannotDo) {
   for (const std::vector<const char*>& arguments : {std::vector<const char*>{"--nope"},
                                                     {"-p"},
                                                     {"-p", "x"},
+                                                    {"-p", "8-4"},
                                                     {"-fa", "maybe"},
                                                     {"-ctk", "q7"},
                                                     {"-sas", "1"},
