@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "ggml/error.h"
@@ -47,6 +48,12 @@ int main(int argc, char** argv) {
   } catch (const ggml::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n");
+    return 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
 }

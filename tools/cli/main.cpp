@@ -1,6 +1,7 @@
 // llama-cli: one answer to a prompt, or a chat in the terminal.
 #include <cstdio>
 #include <memory>
+#include <new>
 
 #include "common/args/args.h"
 #include "common/log/log.h"
@@ -166,6 +167,12 @@ int main(int argc, char** argv) {
     return run(parsed.settings);
   } catch (const ggml::Error& error) {
     ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    ggml::logf(ggml::LogLevel::error, "out of memory");
+    return 1;
+  } catch (const std::exception& error) {
+    ggml::logf(ggml::LogLevel::error, "%s", error.what());
     return 1;
   }
 }

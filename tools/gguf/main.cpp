@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -50,6 +51,9 @@ int main(int argc, char** argv) {
   } catch (const ggml::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n");
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -91,6 +92,12 @@ int main(int argc, char** argv) {
     return run(parsed.settings);
   } catch (const ggml::Error& error) {
     ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    ggml::logf(ggml::LogLevel::error, "out of memory");
+    return 1;
+  } catch (const std::exception& error) {
+    ggml::logf(ggml::LogLevel::error, "%s", error.what());
     return 1;
   }
 }

@@ -1,6 +1,7 @@
 // llama-tokenize: shows the tokens that a model makes of a text.
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,9 @@ int main(int argc, char** argv) {
   } catch (const ggml::Error& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n");
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "error: %s\n", error.what());
