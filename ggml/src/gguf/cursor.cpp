@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ggml/log.h"
-#include "quoted.h"
+#include "ggml/quoted.h"
 
 namespace ggml::gguf {
 namespace {

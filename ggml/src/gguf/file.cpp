@@ -4,8 +4,8 @@
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "parser.h"
-#include "quoted.h"
 
 namespace ggml::gguf {
 namespace {

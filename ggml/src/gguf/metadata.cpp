@@ -5,7 +5,7 @@
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
-#include "quoted.h"
+#include "ggml/quoted.h"
 #include "value_types.h"
 
 namespace ggml::gguf {

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "ggml/log.h"
-#include "quoted.h"
+#include "ggml/quoted.h"
 #include "value_types.h"
 
 namespace ggml::gguf {

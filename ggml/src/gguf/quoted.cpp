@@ -1,4 +1,4 @@
-#include "quoted.h"
+#include "ggml/quoted.h"
 
 #include "ggml/log.h"
 

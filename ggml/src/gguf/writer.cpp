@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "os.h"
-#include "quoted.h"
 #include "value_types.h"
 
 namespace ggml::gguf {
@@ -259,6 +260,12 @@ void Writer::begin_data() {
   impl_->expect(Impl::State::collecting, "begin_data()");
   const std::vector<std::byte> header = build_header(metadata, impl_->tensors);
   impl_->alignment = alignment_of(metadata);
+  struct stat target = {};
+  if (::stat(impl_->path.c_str(), &target) == 0 && !S_ISREG(target.st_mode)) {
+    // finish() renames onto it: a folder would fail after all the work, and a device such as /dev/null would be
+    // replaced.
+    throw Error(ErrorCode::io, impl_->path + ": is not a regular file", "give the name of a new file");
+  }
   constexpr mode_t kAnyoneMayRead = 0666;  // less the user's umask
   impl_->file = Descriptor(::open(impl_->part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kAnyoneMayRead));
   if (impl_->file.get() < 0) {

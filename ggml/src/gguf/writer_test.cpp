@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <csignal>
@@ -203,6 +204,19 @@ class FileSizeLimit {
   rlimit before_{};
   void (*handler_)(int);
 };
+
+TEST(GgufWriter, WritesOverRegularFilesOnly) {
+  const tandem::TempDir folder;
+  const std::filesystem::path path = folder.path() / "target";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const std::string& target : {path.string(), folder.path().string()}) {
+    Writer writer(target);
+    const Error error = error_of([&] { writer.begin_data(); });
+    EXPECT_EQ(error.code(), ErrorCode::io);
+    EXPECT_NE(error.message().find(target + ": is not a regular file"), std::string::npos) << error.message();
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
+}
 
 TEST(GgufWriter, ReportsAFullDiskOnceAndLeavesNoFile) {
   const tandem::TempDir folder;
