@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "model/key_reader.h"
 
 namespace llama {
@@ -108,8 +109,8 @@ void read_rope(KeyReader& keys, Hparams& hparams) {
   else if (scaling == "longrope")
     rope.scaling = RopeScaling::longrope;
   else
-    keys.problem(strf("%s: none, linear, yarn or longrope expected, file has \"%s\"",
-                      keys.full_name("rope.scaling.type").c_str(), scaling.substr(0, 40).c_str()));
+    keys.problem(strf("%s: none, linear, yarn or longrope expected, file has %s",
+                      keys.full_name("rope.scaling.type").c_str(), ggml::gguf::quoted(scaling).c_str()));
   const float old_factor = keys.real("rope.scale_linear", kFactor, 0.0f);
   const float factor = keys.real("rope.scaling.factor", kFactor, old_factor);
   rope.factor = factor > 0.0f ? factor : 1.0f;

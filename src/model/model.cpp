@@ -5,6 +5,7 @@
 
 #include "ggml/error.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "model/family.h"
 #include "model/hparams.h"
 #include "model/key_reader.h"
@@ -37,8 +38,7 @@ const Family& family_of(const ggml::gguf::Metadata& metadata, const std::string&
   if (const Family* family = find_family(*arch)) return *family;
   std::string known;
   for (const std::string_view name : family_names()) known += (known.empty() ? "" : ", ") + std::string(name);
-  throw Error(ErrorCode::unsupported,
-              path + ": architecture \"" + std::string(arch->substr(0, 64)) + "\" is not supported",
+  throw Error(ErrorCode::unsupported, path + ": architecture " + ggml::gguf::quoted(*arch) + " is not supported",
               "supported are: " + known);
 }
 

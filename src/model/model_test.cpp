@@ -158,7 +158,7 @@ TEST_F(ModelTest, ListsEveryAbsurdHyperParameterInOneError) {
   for (const char* part :
        {"llama.block_count: 1 to 512 expected, file has 4000000000",
         "llama.attention.head_count_kv: a divisor of head_count (4) expected, block 0 has 3",
-        "llama.rope.freq_base: 1 to 1e+12 expected, file has nan", "file has \"spiral\"",
+        "llama.rope.freq_base: 1 to 1e+12 expected, file has nan", "file has 'spiral'",
         "llama.expert_used_count: 0 (no experts) expected, file has 2", "llama.context_length: required"})
     EXPECT_TRUE(r.names(part)) << part << "\n" << r.text;
 }
@@ -206,7 +206,10 @@ TEST_F(ModelTest, SurvivesHyperParametersOfAllKinds) {
 TEST_F(ModelTest, NamesTheKnownArchitecturesWhenItMeetsAnother) {
   const Refusal r = refusal("llama", [](EditedModel& m) { m.metadata.set_string("general.architecture", "abacus"); });
   EXPECT_EQ(r.code, ErrorCode::unsupported);
-  EXPECT_TRUE(r.names("\"abacus\"")) << r.text;
+  EXPECT_TRUE(r.names("'abacus'")) << r.text;
+  const Refusal hostile =
+      refusal("llama", [](EditedModel& m) { m.metadata.set_string("general.architecture", "a\n\x1b[2J"); });
+  EXPECT_TRUE(hostile.names(R"('a\x0a\x1b[2J')"));
   for (const std::string_view name : known_architectures()) EXPECT_TRUE(r.names(std::string(name))) << name;
 }
 

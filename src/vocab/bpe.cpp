@@ -5,6 +5,7 @@
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "llama/utf8.h"
 #include "utf8_decode.h"
 #include "vocab_data.h"
@@ -113,8 +114,8 @@ class BpeTokenizer final : public Tokenizer {
       const std::size_t space = line.find(' ', 1);
       if (space == std::string::npos || space + 1 == line.size()) {
         throw Error(ErrorCode::invalid_file,
-                    strf("%s: tokenizer.ggml.merges: element %zu is '%.80s', two symbols with a space between expected",
-                         data_.file.c_str(), rank, line.c_str()));
+                    strf("%s: tokenizer.ggml.merges: element %zu is %s, two symbols with a space between expected",
+                         data_.file.c_str(), rank, ggml::gguf::quoted(line).c_str()));
       }
       const std::int32_t left = symbols_.intern(line.substr(0, space));
       const std::int32_t right = symbols_.intern(line.substr(space + 1));

@@ -5,6 +5,7 @@
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "utf8_decode.h"
 #include "vocab_data.h"
 
@@ -62,10 +63,10 @@ const ModelRow& find_model(const Metadata& metadata, const VocabData& data) {
     if (row.model == *name) return row;
     known.append(known.empty() ? "" : ", ").append(row.model);
   }
-  throw Error(
-      ErrorCode::unsupported,
-      strf("%s: tokenizer.ggml.model: '%s' is not a known tokenizer", data.file.c_str(), std::string(*name).c_str()),
-      "known are: " + known);
+  throw Error(ErrorCode::unsupported,
+              strf("%s: tokenizer.ggml.model: %s is not a known tokenizer", data.file.c_str(),
+                   ggml::gguf::quoted(*name).c_str()),
+              "known are: " + known);
 }
 
 const PreTokenizerRow* find_pre(const Metadata& metadata, const ModelRow& row, const VocabData& data) {
@@ -84,7 +85,8 @@ const PreTokenizerRow* find_pre(const Metadata& metadata, const ModelRow& row, c
   std::string known;
   for (const PreTokenizerRow& each : pre_tokenizer_rows()) known.append(known.empty() ? "" : ", ").append(each.name);
   throw Error(ErrorCode::unsupported,
-              strf("%s: tokenizer.ggml.pre: '%s' is not a known pre-tokenizer", data.file.c_str(), name.c_str()),
+              strf("%s: tokenizer.ggml.pre: %s is not a known pre-tokenizer", data.file.c_str(),
+                   ggml::gguf::quoted(name).c_str()),
               "known are: " + known);
 }
 

@@ -162,6 +162,7 @@ TEST(VocabLoad, NamesTheKeyThatIsWrong) {
   };
   const Case cases[] = {
       {"tokenizer.ggml.model: the key is missing", [](Metadata& m) { m.erase("tokenizer.ggml.model"); }},
+      {R"('x\x1b[2J\x0a' is not a known)", [](Metadata& m) { m.set_string("tokenizer.ggml.model", "x\x1b[2J\n"); }},
       {"'xlm' is not a known tokenizer", [](Metadata& m) { m.set_string("tokenizer.ggml.model", "xlm"); }},
       {"known are: llama, gpt2", [](Metadata& m) { m.set_string("tokenizer.ggml.model", "xlm"); }},
       {"'nope' is not a known pre-tokenizer", [](Metadata& m) { m.set_string("tokenizer.ggml.pre", "nope"); }},
