@@ -106,6 +106,15 @@ def test_a_missing_or_broken_model_is_one_clear_error(tmp_path):
     assert refused.process.wait(30) == 1 and "broken.gguf" in refused.log()
 
 
+def test_every_slot_can_be_filled_when_the_context_does_not_divide():
+    with running("-c", "100", "-np", "3", "--no-warmup") as server, concurrent.futures.ThreadPoolExecutor(6) as pool:
+        n_ctx = server.get("/slots").json()[0]["n_ctx"]
+        assert n_ctx == 64  # 100 / 3, rounded up to a whole block
+        answers = list(pool.map(lambda i: server.post("/completion", {**LONG, "prompt": f"{i}"}), range(6)))
+        assert [answer.status_code for answer in answers] == [200] * 6, answers[0].text
+        assert all(answer.json()["truncated"] for answer in answers)
+
+
 def wait_until_busy(server, answer):
     deadline = time.time() + 10
     while server.busy_slots() == 0 and not answer.done() and time.time() < deadline:

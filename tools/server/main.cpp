@@ -2,8 +2,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -13,6 +15,7 @@
 #include "common/setup/setup.h"
 #include "engine/engine.h"
 #include "ggml/error.h"
+#include "ggml/kv_layout.h"
 #include "ggml/log.h"
 #include "http/http_server.h"
 
@@ -35,6 +38,13 @@ sigset_t block_signals() {
   return set;
 }
 
+/// `n_ctx` cells, or so many more that each slot's share is a whole number of blocks.
+int whole_blocks_per_slot(std::int64_t n_ctx, std::int64_t n_slots) {
+  const std::int64_t unit = n_slots * ggml::kKvBlockTokens;
+  const std::int64_t cells = (n_ctx + unit - 1) / unit * unit;
+  return static_cast<int>(std::min<std::int64_t>(cells, std::numeric_limits<int>::max()));  // the context refuses that
+}
+
 int serve(const common::Settings& settings) {
   const sigset_t signals = block_signals();
   if (settings.model.path.empty()) {
@@ -50,12 +60,16 @@ int serve(const common::Settings& settings) {
 
   const int n_slots = settings.context.n_parallel.value_or(4);
   llama::ContextParams params = common::context_params(settings, *model, n_slots);
+  const bool unified = settings.cache.unified_given ? settings.cache.unified : !settings.context.n_parallel.has_value();
+  if (!unified) {
+    // Slots take whole blocks: with a share that is none, the last slots to fill up would find no block left.
+    params.n_ctx = whole_blocks_per_slot(params.n_ctx, n_slots);
+  }
   llama::Context context(*model, *device, params);
   if (settings.model.warmup) common::warm_up(context);
 
   EngineParams engine_params;
   engine_params.n_slots = n_slots;
-  const bool unified = settings.cache.unified_given ? settings.cache.unified : !settings.context.n_parallel.has_value();
   engine_params.n_ctx_slot = unified ? context.params().n_ctx : context.params().n_ctx / n_slots;
   engine_params.n_predict = settings.prompt.n_predict;
   engine_params.slot_similarity = settings.server.slot_similarity;
