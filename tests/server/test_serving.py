@@ -152,7 +152,7 @@ def test_stopping_lets_running_streams_end_and_a_second_signal_tells_them():
 
 
 def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):
-    """Mixed requests, some of whose clients leave; the soak of five minutes is scripts/soak.sh."""
+    """Mixed requests, some of whose clients leave; the soak of five minutes is scripts/soak.py."""
     seconds = 60
     end = time.time() + seconds
     half = {}
