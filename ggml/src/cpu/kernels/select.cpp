@@ -1,4 +1,6 @@
 // The only place that asks the CPU what it can do.
+#include <cpuid.h>
+
 #include <array>
 #include <string>
 
@@ -14,9 +16,16 @@ struct Level {
   bool (*supported)() noexcept;
 };
 
+/// Half-precision conversions. Clang 14 has no name for them in __builtin_cpu_supports.
+bool has_f16c() noexcept {
+  constexpr unsigned kF16c = 1u << 29;  // CPUID leaf 1, ECX
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kF16c) != 0;
+}
+
 // __builtin_cpu_supports also asks whether the operating system saves the registers.
 bool has_avx2() noexcept {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
          __builtin_cpu_supports("bmi2");
 }
 bool has_avx512() noexcept {
