@@ -21,6 +21,14 @@ class Conversation {
   }
   void remove_last() { messages_.erase(messages_.size() - 1); }
   void clear() { messages_ = nlohmann::ordered_json::array(); }
+  /// Drops the oldest question and its answer behind the system message; false when only the last question is left.
+  bool drop_oldest() {
+    const std::size_t first = !messages_.empty() && messages_.front()["role"] == "system" ? 1 : 0;
+    if (messages_.size() < first + 3) return false;
+    messages_.erase(first);
+    messages_.erase(first);
+    return true;
+  }
   [[nodiscard]] bool empty() const { return messages_.empty(); }
   /// The whole conversation through the template, ready for the model's answer. Throws Error when the template refuses
   /// it.

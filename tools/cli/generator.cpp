@@ -20,10 +20,11 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-bool ends_with_any(const std::string& text, const std::vector<std::string>& endings) {
-  return std::any_of(endings.begin(), endings.end(), [&](const std::string& ending) {
-    return !ending.empty() && text.size() >= ending.size() &&
-           text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+/// Whether one of `words` ends within the last `n_new` bytes of `text`: a token may end behind the word.
+bool has_new(const std::string& text, std::size_t n_new, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    const std::size_t reach = std::min(text.size(), n_new + word.size() - 1);
+    return !word.empty() && text.find(word, text.size() - reach) != std::string::npos;
   });
 }
 
@@ -37,7 +38,7 @@ Generator::Generator(llama::Context& context, const llama::SamplingParams& sampl
       seq_(context.create_sequence()) {}
 
 void Generator::set_prompt(const std::vector<Token>& tokens) {
-  if (static_cast<int>(tokens.size()) >= context_.params().n_ctx) {
+  if (!fits(tokens)) {
     throw Error(ErrorCode::exceeds_limit,
                 ggml::strf("the prompt has %zu tokens, the context holds %d", tokens.size(), context_.params().n_ctx),
                 "use a larger -c");
@@ -50,6 +51,7 @@ void Generator::set_prompt(const std::vector<Token>& tokens) {
   context_.truncate(seq_, keep);
   n_cached_ = static_cast<std::size_t>(keep);
   tokens_ = tokens;
+  n_prompt_ = tokens.size();
   sampler_ = llama::Sampler(sampling_, context_.model().vocab(), context_.params().n_ctx);
   sampler_.accept_prompt(tokens_);
 }
@@ -73,6 +75,18 @@ Token Generator::next_token() {
   }
 }
 
+void Generator::shift() {
+  const int bos = context_.model().vocab().add_bos() ? 1 : 0;
+  const int wish = *n_keep_ < 0 ? static_cast<int>(n_prompt_) : *n_keep_ + bos;
+  const int cached = static_cast<int>(n_cached_);
+  const int keep = std::clamp(wish, 0, std::max(0, cached - 2));
+  const int discard = std::max(1, (cached - keep) / 2);
+  context_.shift(seq_, keep, discard);
+  const auto first = tokens_.begin() + keep;
+  tokens_.erase(first, first + discard);
+  n_cached_ -= static_cast<std::size_t>(discard);
+}
+
 Ending Generator::generate(int n_predict, const std::vector<std::string>& reverse_prompts,
                            const std::function<void(std::string_view)>& on_text) {
   const llama::Vocab& vocab = context_.model().vocab();
@@ -82,7 +96,11 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
   for (const std::string& reverse : reverse_prompts) longest = std::max(longest, reverse.size());
 
   for (int n = 0; n_predict < 0 || n < n_predict; ++n) {
-    if (static_cast<int>(tokens_.size()) >= context_.params().n_ctx) return Ending::limit;
+    if (static_cast<int>(tokens_.size()) >= context_.params().n_ctx) {
+      constexpr int kUntilFull = -2;
+      if (!n_keep_.has_value() || n_predict == kUntilFull) return Ending::limit;
+      shift();
+    }
     if (interrupted_()) return Ending::interrupted;
     Token token = llama::kNoToken;
     try {
@@ -94,15 +112,17 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
     sampler_.accept(token);
     tokens_.push_back(token);
     const bool end = vocab.is_eog(token);
+    std::size_t n_new = 0;
     if (!end || show_special_) {
       const std::string text =
           characters.push(vocab.piece(token, show_special_ ? llama::SpecialText::show : llama::SpecialText::hide));
       on_text(text);
+      n_new = text.size();
+      if (tail.size() > longest) tail.erase(0, tail.size() - longest);
       tail += text;
-      if (tail.size() > longest + 64) tail.erase(0, tail.size() - longest);
     }
     if (end) return Ending::end_of_generation;
-    if (ends_with_any(tail, reverse_prompts)) return Ending::reverse_prompt;
+    if (has_new(tail, n_new, reverse_prompts)) return Ending::reverse_prompt;
   }
   return Ending::limit;
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,19 +31,28 @@ class Generator {
   /// `interrupted` is asked between steps and inside them.
   Generator(llama::Context& context, const llama::SamplingParams& sampling, bool (*interrupted)());
 
+  /// Whether the context holds `tokens` and one more.
+  [[nodiscard]] bool fits(const std::vector<llama::Token>& tokens) const {
+    return static_cast<int>(tokens.size()) < context_.params().n_ctx;
+  }
   /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws Error(exceeds_limit) when they
   /// do not fit.
   void set_prompt(const std::vector<llama::Token>& tokens);
-  /// Generates up to `n_predict` tokens (-1: until the end), handing out text as soon as its characters are whole.
+  /// Generates up to `n_predict` tokens (negative: until the end), handing out text as soon as its characters are
+  /// whole.
   Ending generate(int n_predict, const std::vector<std::string>& reverse_prompts,
                   const std::function<void(std::string_view)>& on_text);
   /// The tokens of prompt and answers so far.
   [[nodiscard]] const std::vector<llama::Token>& tokens() const { return tokens_; }
   [[nodiscard]] const GeneratorTimings& timings() const { return timings_; }
   void show_special(bool show) { show_special_ = show; }
+  /// What generate() does when the context is full: it ends, or with a shift drops the older half of the tokens behind
+  /// the first `n_keep` (-1: behind the prompt) and goes on. An n_predict of -2 ends there all the same.
+  void shift_context(int n_keep) { n_keep_ = n_keep; }
 
  private:
   llama::Token next_token();
+  void shift();
 
   llama::Context& context_;
   llama::SamplingParams sampling_;
@@ -51,6 +61,8 @@ class Generator {
   llama::SeqId seq_;
   std::vector<llama::Token> tokens_;  // of the conversation
   std::size_t n_cached_ = 0;          // of them in the cache
+  std::size_t n_prompt_ = 0;          // of them given to set_prompt()
+  std::optional<int> n_keep_;         // nothing: no context shift
   GeneratorTimings timings_;
   bool show_special_ = false;
 };

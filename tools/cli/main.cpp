@@ -44,30 +44,42 @@ class Session {
         generator_(context, common::sampling_params(settings.sampling, context.model()), &Console::interrupted),
         conversation_(chat, vocab_) {
     generator_.show_special(settings.prompt.special);
+    if (settings.cache.context_shift) generator_.shift_context(settings.cache.n_keep);
   }
 
-  /// Prompt, answer, end.
+  /// Prompt and answer; with -i then input and answer in turn, all of it one text.
   int complete() {
     const common::PromptSettings& prompt = settings_.prompt;
+    const bool interactive = prompt.interactive || prompt.interactive_first;
+    if (!prompt.system_prompt.empty())
+      ggml::logf(ggml::LogLevel::warn, "-sys is not used: this is no chat (-cnv makes it one)");
     std::vector<llama::Token> tokens = vocab_.tokenize(prompt.prompt, {.add_special = true, .parse_special = true});
-    if (tokens.empty())
+    if (tokens.empty() && !interactive)
       throw ggml::Error(ggml::ErrorCode::invalid_argument, "the prompt is empty", "pass a text with -p or -f");
-    generator_.set_prompt(tokens);
     if (prompt.display_prompt) {
       console_.speak(Console::Speaker::prompt);
       console_.write(prompt.prompt);
     }
-    const Ending ending = answer();
+    Ending ending = Ending::limit;
+    bool ask = prompt.interactive_first || (interactive && prompt.prompt.empty());
+    while (!ask || read_more(tokens)) {
+      start(tokens);
+      ending = answer();
+      if (!interactive) break;
+      tokens = generator_.tokens();
+      if (ending == Ending::end_of_generation) go_on_after_end(tokens);
+      ask = true;
+    }
     console_.write("\n");
     finish();
-    return ending == Ending::interrupted ? kExitInterrupted : 0;
+    return ending == Ending::interrupted && !interactive ? kExitInterrupted : 0;
   }
 
   /// A chat: the system prompt, the first message of -p if there is one, then what the user types.
   int chat() {
     const common::PromptSettings& prompt = settings_.prompt;
     if (!prompt.system_prompt.empty()) conversation_.add("system", prompt.system_prompt);
-    if (!prompt.single_turn)
+    if (!prompt.single_turn && !prompt.simple_io)
       std::fputs("Chat with the model. /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n\n", stderr);
     std::string message = prompt.prompt;
     bool given = !message.empty();
@@ -86,6 +98,50 @@ class Session {
   }
 
  private:
+  /// Hands the tokens to the generator; --verbose-prompt shows them.
+  void start(const std::vector<llama::Token>& tokens) {
+    generator_.set_prompt(tokens);
+    if (!settings_.prompt.verbose_prompt) return;
+    std::fprintf(stderr, "number of tokens in prompt = %zu\n", tokens.size());
+    for (const llama::Token token : tokens) {
+      const std::string_view piece = vocab_.piece(token, llama::SpecialText::show);
+      std::fprintf(stderr, "%6d -> '%.*s'\n", token, static_cast<int>(piece.size()), piece.data());
+    }
+  }
+
+  /// The model ended the text where the user wants to go on: the end token goes, and a reverse prompt takes its place,
+  /// as if the model had written it.
+  void go_on_after_end(std::vector<llama::Token>& tokens) {
+    tokens.pop_back();
+    if (settings_.prompt.reverse_prompts.empty()) return;
+    const std::string& reverse = settings_.prompt.reverse_prompts.front();
+    console_.write(reverse);
+    append(tokens, reverse);
+  }
+
+  void append(std::vector<llama::Token>& tokens, const std::string& text) const {
+    const std::vector<llama::Token> more = vocab_.tokenize(text, {.add_special = false, .parse_special = true});
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+
+  /// One input behind the text so far; an empty line lets the model go on. False at the end of input.
+  bool read_more(std::vector<llama::Token>& tokens) {
+    const common::PromptSettings& prompt = settings_.prompt;
+    while (true) {
+      console_.speak(Console::Speaker::user);
+      console_.write(prompt.in_prefix);
+      Console::clear_interrupt();
+      const std::optional<std::string> line = console_.read_line(prompt.multiline_input);
+      if (!line.has_value()) return false;
+      if (!line->empty()) {
+        if (prompt.in_prefix_bos && vocab_.special().bos != llama::kNoToken) tokens.push_back(vocab_.special().bos);
+        append(tokens, prompt.in_prefix + *line + "\n" + prompt.in_suffix);
+        console_.write(prompt.in_suffix);
+      }
+      if (!tokens.empty()) return true;
+    }
+  }
+
   bool read_message(std::string& message) {
     while (true) {
       console_.speak(Console::Speaker::user);
@@ -107,7 +163,10 @@ class Session {
   void turn(const std::string& message) {
     conversation_.add("user", message);
     try {
-      generator_.set_prompt(conversation_.tokens());
+      std::vector<llama::Token> tokens = conversation_.tokens();
+      while (settings_.cache.context_shift && !generator_.fits(tokens) && conversation_.drop_oldest())
+        tokens = conversation_.tokens();
+      start(tokens);
       answer();
       conversation_.add("assistant", answer_);
     } catch (const ggml::Error& error) {
@@ -149,7 +208,8 @@ int run(const Settings& settings) {
   if (settings.model.warmup) common::warm_up(context);
 
   const Tristate wish = settings.prompt.color;
-  Console console(wish == Tristate::on || (wish == Tristate::automatic && common::log_uses_colors()));
+  const bool plain = settings.prompt.simple_io;
+  Console console(wish == Tristate::on || (!plain && wish == Tristate::automatic && common::log_uses_colors()));
   Console::catch_interrupts();
   Session session(settings, context, chat, console);
   const bool has_template =

@@ -1,0 +1,90 @@
+"""Drives the real llama-cli over a tiny model of tests/data/models, whose text is noise. Standard library only."""
+
+import re
+import subprocess
+import sys
+import unittest
+
+PROGRAM = sys.argv.pop(1)
+MODEL = "tests/data/models/llama.gguf"
+COMMON = ("-m", MODEL, "-t", "1", "--temp", "0", "--ignore-eos", "-c", "256", "--no-warmup")
+
+
+def run(*args, stdin=b""):
+    return subprocess.run([PROGRAM, *COMMON, *args], input=stdin, capture_output=True, timeout=100, check=False)
+
+
+def complete(*args, stdin=b""):
+    done = run("-no-cnv", "--no-display-prompt", *args, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def generated(done):
+    """Tokens that were generated, one of them in the step of the prompt."""
+    return int(re.search(rb"  eval time = .*/ *(\d+) runs", done.stderr).group(1)) + 1
+
+
+class Completion(unittest.TestCase):
+    def test_the_prompt_stands_in_front_unless_it_is_switched_off(self):
+        answer = complete("-p", "the model", "-n", "8").stdout
+        self.assertTrue(answer.strip())
+        self.assertEqual(run("-no-cnv", "-p", "the model", "-n", "8").stdout, b"the model" + answer)
+
+    def test_a_reverse_prompt_ends_the_answer_wherever_a_token_ends(self):
+        answer = complete("-p", "the model", "-n", "40").stdout.decode(errors="ignore")
+        word = re.search(r"[ -~]{2}", answer).group(0)
+        cut = complete("-p", "the model", "-n", "40", "-r", "not there", "-r", word).stdout.decode(errors="ignore")
+        self.assertIn(word, cut)
+        self.assertLess(len(cut), len(answer))
+        self.assertTrue(answer.startswith(cut.rstrip("\n")))
+
+    def test_a_full_context_ends_the_text_or_is_shifted(self):
+        self.assertLess(generated(complete("-p", "the model", "-n", "400")), 257)
+        self.assertLess(generated(complete("-p", "the model", "-n", "-2", "--context-shift")), 257)
+        for keep in ("0", "2", "-1"):
+            done = complete("-p", "the model", "-n", "400", "--context-shift", "--keep", keep)
+            self.assertEqual(generated(done), 400)
+
+    def test_interactive_input_continues_the_text(self):
+        first = complete("-p", "the model", "-n", "6").stdout.rstrip(b"\n")
+        done = complete("-p", "the model", "-n", "6", "-i", "--in-prefix", "<in>", "--in-suffix", "<out>",
+                        "--verbose-prompt", stdin=b"and the\n")
+        self.assertTrue(done.stdout.startswith(first + b"<in><out>"), done.stdout)
+        counts = [int(n) for n in re.findall(rb"number of tokens in prompt = (\d+)", done.stderr)]
+        self.assertEqual(len(counts), 2)
+        self.assertGreater(counts[1], counts[0] + 6)
+        self.assertEqual(generated(done), 12 - 1)  # each turn has one in the step of its prompt
+
+    def test_interactive_first_waits_for_input_even_without_a_prompt(self):
+        self.assertEqual(complete("-if", "-n", "4").stdout, b"\n")
+        self.assertGreater(len(complete("-if", "-n", "4", stdin=b"the model\n").stdout), 2)
+
+    def test_verbose_prompt_lists_the_tokens(self):
+        done = complete("-p", "the", "-n", "1", "--verbose-prompt")
+        self.assertRegex(done.stderr, rb"number of tokens in prompt = 3\n *280 -> '<\|bos\|>'\n *\d+ -> 't'\n *\d+ -> 'he'\n")
+
+    def test_a_system_prompt_without_a_chat_is_named_as_unused(self):
+        self.assertIn(b"-sys is not used", complete("-p", "the", "-n", "1", "-sys", "x").stderr)
+
+    def test_an_empty_prompt_is_an_error(self):
+        done = run("-no-cnv", "-n", "1", "--override-kv", "tokenizer.ggml.add_bos_token=bool:false")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"the prompt is empty", done.stderr)
+
+
+class Chat(unittest.TestCase):
+    def test_a_long_chat_fails_when_it_is_full_or_drops_its_oldest_turns(self):
+        lines = b"the model\n" * 6
+        self.assertIn(b"use a larger -c", run("-n", "40", stdin=lines).stderr)
+        done = run("-n", "40", "--context-shift", "-sys", "the", stdin=lines)
+        self.assertEqual(done.returncode, 0)
+        self.assertNotIn(b"use a larger -c", done.stderr)
+
+    def test_simple_io_leaves_out_the_note(self):
+        self.assertIn(b"/exit", run("-n", "4").stderr)
+        self.assertNotIn(b"/exit", run("-n", "4", "--simple-io").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
