@@ -22,7 +22,7 @@ inline constexpr int kToolCount = 4;
 /// What the program does after parsing.
 enum class Action : std::uint8_t {
   run,           // settings are complete and checked
-  exit_success,  // --help, --version, --completion-bash: everything was printed
+  exit_success,  // --help, --version, --completion-bash, --list-devices: everything was printed
 };
 
 struct Parsed {

@@ -373,6 +373,14 @@ TEST_F(Args, AMissingModelIsExplained) {
   EXPECT_EQ(error_of(Tool::server, {"--list-devices"}, true).message(), "");
 }
 
+TEST_F(Args, ListingTheDevicesEndsTheProgramWithoutAModel) {
+  ::testing::internal::CaptureStdout();
+  const std::vector<const char*> line = {"llama-cli", "--list-devices"};
+  const Parsed parsed = parse(Tool::cli, static_cast<int>(line.size()), line.data());
+  EXPECT_EQ(parsed.action, Action::exit_success);
+  EXPECT_NE(::testing::internal::GetCapturedStdout().find("Available devices:"), std::string::npos);
+}
+
 TEST_F(Args, TokenizeWantsExactlyOneText) {
   EXPECT_EQ(error_of(Tool::tokenize, {"-p", "a"}).message(), "");
   EXPECT_NE(error_of(Tool::tokenize, {}).message(), "");

@@ -21,7 +21,7 @@ struct Variable {
 
 /// Variables that belong to no option.
 constexpr std::array<Variable, 3> kVariables = {{
-    {"GGML_CPU_ISA", "forces one instruction set of the CPU kernels: scalar, avx2, avx512 or avx512vnni"},
+    {"GGML_CPU_ISA", "forces one instruction set of the CPU kernels: scalar, avx2, avx512, avx512vnni or avx512vbmi"},
     {"NO_COLOR", "set to anything: no colours"},
     {"COLUMNS", "width of --help when standard output is not a terminal"},
 }};

@@ -63,6 +63,7 @@ const std::vector<Option> kCacheRows = {
            })
         .negative({"-no-kvu", "--no-kv-unified"})
         .variable("LLAMA_ARG_KV_UNIFIED")
+        .used_by(kServer)
         .initially("on when -np is left open"),
     option({"-khad", "--k-cache-hadamard"}, "", "Rotate keys before caching.")
         .variable("LLAMA_ARG_K_CACHE_HADAMARD")

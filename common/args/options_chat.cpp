@@ -72,11 +72,10 @@ const std::vector<Option> kRows = {
     option({"--reasoning-tokens"}, "WORD", "Tags left out when prompts are compared.")
         .used_by(kServer)
         .no_effect("prompts are compared as they are"),
-    option({"--skip-chat-parsing"}, "", "Put all output into the content.",
-           toggle([](Settings& s) -> auto& { return s.chat.skip_parsing; }))
+    option({"--skip-chat-parsing"}, "", "Put all output into the content.")
         .negative({"--no-skip-chat-parsing"})
         .variable("LLAMA_ARG_SKIP_CHAT_PARSING")
-        .initially("off"),
+        .no_effect("that is always so"),
     option({"--prefill-assistant"}, "", "Continue an assistant message at the end of the conversation.",
            toggle([](Settings& s) -> auto& { return s.chat.prefill_assistant; }))
         .negative({"--no-prefill-assistant"})

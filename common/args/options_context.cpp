@@ -113,7 +113,8 @@ const std::vector<Option> kContextRows = {
              if (n > 0) target.settings.context.n_parallel = static_cast<int>(n);
            })
         .variable("LLAMA_ARG_N_PARALLEL")
-        .initially("4 in llama-server, 1 elsewhere"),
+        .used_by(kServer)
+        .initially("4"),
     option({"--keep"}, "N", "Tokens of the first prompt that a context shift keeps; -1 keeps all of them.",
            whole(
                [](Settings& s) -> auto& { return s.cache.n_keep; }, -1))

@@ -14,7 +14,6 @@ constexpr std::string_view kLeaveOut = "leave it out";
 
 void apply_prompt(Target& target, const Argument& argument) {
   target.settings.prompt.prompt = argument.value();
-  target.settings.prompt.prompt_given = true;
 }
 
 /// A text file's last newline is the editor's, not the user's.
@@ -22,12 +21,10 @@ void apply_prompt_file(Target& target, const Argument& argument) {
   std::string text = read_file(argument, argument.value());
   if (text.ends_with('\n')) text.pop_back();
   target.settings.prompt.prompt = std::move(text);
-  target.settings.prompt.prompt_given = true;
 }
 
 void apply_binary_file(Target& target, const Argument& argument) {
   target.settings.prompt.prompt = read_file(argument, argument.value());
-  target.settings.prompt.prompt_given = true;
 }
 
 void apply_system_file(Target& target, const Argument& argument) {
@@ -40,7 +37,7 @@ const std::vector<Option> kPromptRows = {
     option({"-p", "--prompt"}, "PROMPT", "Text to begin with.", apply_prompt).used_by(kCli | kTokenize),
     option({"-f", "--file"}, "FNAME", "The same from a file.", apply_prompt_file).used_by(kCli | kTokenize),
     option({"-bf", "--binary-file"}, "FNAME", "The same from a file, byte by byte.", apply_binary_file),
-    option({"-sys", "--system-prompt"}, "PROMPT", "System message of the conversation.",
+    option({"-sys", "--system-prompt"}, "PROMPT", "System message of the chat.",
            text([](Settings& s) -> auto& { return s.prompt.system_prompt; })),
     option({"-sysf", "--system-prompt-file"}, "FNAME", "The same from a file.", apply_system_file),
     option({"-spf"}, "FNAME", "System prompt file of the server.")
@@ -67,15 +64,16 @@ const std::vector<Option> kPromptRows = {
     option({"-st", "--single-turn"}, "", "End after the first answer.",
            toggle([](Settings& s) -> auto& { return s.prompt.single_turn; }))
         .initially("off"),
-    option({"-i", "--interactive"}, "", "Wait for input after each answer.",
+    option({"-i", "--interactive"}, "", "Without a chat: wait for input after each answer; it continues the text.",
            toggle([](Settings& s) -> auto& { return s.prompt.interactive; })),
-    option({"-if", "--interactive-first"}, "", "Wait for input before the first answer.",
+    option({"-if", "--interactive-first"}, "", "Without a chat: wait for input before the first answer too.",
            toggle([](Settings& s) -> auto& { return s.prompt.interactive_first; })),
-    option({"-mli", "--multiline-input"}, "", "A line ends the input only without a \\ at its end.",
+    option({"-mli", "--multiline-input"}, "",
+           "Input ends with a line that has a / at its end; otherwise a \\ at its end goes on in the next line.",
            toggle([](Settings& s) -> auto& { return s.prompt.multiline_input; })),
     option({"--in-prefix"}, "S", "Text in front of each input.",
            text([](Settings& s) -> auto& { return s.prompt.in_prefix; })),
-    option({"--in-prefix-bos"}, "", "Begin each input with the BOS token.",
+    option({"--in-prefix-bos"}, "", "With -i: begin each input with the BOS token.",
            toggle([](Settings& s) -> auto& { return s.prompt.in_prefix_bos; })),
     option({"--in-suffix"}, "S", "Text behind each input.",
            text([](Settings& s) -> auto& { return s.prompt.in_suffix; })),
@@ -96,7 +94,7 @@ const std::vector<Option> kPromptRows = {
     option({"--verbose-prompt"}, "", "Print the prompt's tokens before generating.",
            toggle([](Settings& s) -> auto& { return s.prompt.verbose_prompt; }))
         .initially("off"),
-    option({"--show-timings"}, "", "Print timings after each answer.",
+    option({"--show-timings"}, "", "Print timings at the end.",
            toggle([](Settings& s) -> auto& { return s.prompt.show_timings; }))
         .negative({"--no-show-timings"})
         .variable("LLAMA_ARG_SHOW_TIMINGS")
@@ -108,7 +106,7 @@ const std::vector<Option> kPromptRows = {
            })
         .words({"on", "off", "auto", "enabled", "disabled", "true", "false", "0", "1", "-1"})
         .initially("on a terminal"),
-    option({"--simple-io"}, "", "Plain input and output, for programs that drive llama-cli.",
+    option({"--simple-io"}, "", "Neither colours nor the note at the start, for programs that drive llama-cli.",
            toggle([](Settings& s) -> auto& { return s.prompt.simple_io; }))
         .initially("off"),
     option({"-ptc", "--print-token-count"}, "N", "Print the token count every N tokens.").no_effect("-v prints it"),

@@ -159,7 +159,12 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
   }
   run_cli(line.occurrences, parsing);
   parsing.finish();
-  if (parsed.settings.model.list_devices || !options.require_model) return parsed;
+  if (parsed.settings.model.list_devices) {
+    std::fputs("Available devices:\n  none (this version computes on the CPU)\n", stdout);
+    parsed.action = Action::exit_success;
+    return parsed;
+  }
+  if (!options.require_model) return parsed;
   check_model_given(tool, parsed.settings);
   return parsed;
 }

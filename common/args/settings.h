@@ -150,7 +150,6 @@ struct ChatSettings {
   Tristate reasoning = Tristate::automatic;
   std::optional<bool> preserve_reasoning;  // --reasoning-preserve; nothing = when the template can
   bool prefill_assistant = true;
-  bool skip_parsing = false;
 };
 
 struct ServerSettings {
@@ -181,7 +180,6 @@ struct ServerSettings {
 /// What llama-cli, llama-tokenize and the server's defaults share about the prompt.
 struct PromptSettings {
   std::string prompt;  // -p, -f or -bf, escapes processed
-  bool prompt_given = false;
   std::string system_prompt;
   int n_predict = -1;  // -1 unlimited, -2 until the context is full
   bool escape = true;
