@@ -49,9 +49,13 @@ void add_help(CLI::App& app) {
 }
 
 std::string mix_names() {
-  std::string names;
-  for (const Mix& mix : mixes()) names += (names.empty() ? "" : ", ") + std::string(mix.name);
-  return names;
+  std::string writable;
+  std::string others;
+  for (const Mix& mix : mixes()) {
+    std::string& names = can_write(mix) ? writable : others;
+    names += (names.empty() ? "" : ", ") + std::string(mix.name);
+  }
+  return others.empty() ? writable : writable + "; not in this version: " + others;
 }
 
 Options parse_synth(int argc, const char* const* argv) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,13 @@ ggml::DType writable_type(std::string_view name) {
 
 std::span<const Mix> mixes() {
   return kMixes;
+}
+
+bool can_write(const Mix& mix) {
+  return std::ranges::all_of(std::array{mix.weights, mix.high, mix.head, mix.embedding}, [](std::string_view name) {
+    const std::optional<ggml::DType> type = ggml::type_from_name(name);
+    return type && RandomBlocks::can_fill(*type);
+  });
 }
 
 const Mix& find_mix(std::string_view name) {

@@ -22,6 +22,9 @@ struct Mix {
 /// Throws ggml::Error(invalid_argument) with the nearest name when there is none of this one.
 [[nodiscard]] const Mix& find_mix(std::string_view name);
 
+/// Whether every type of the mix can be written in this version.
+[[nodiscard]] bool can_write(const Mix& mix);
+
 /// `type`, or what replaces it where rows of `row` elements are not whole blocks. Throws ggml::Error(unsupported)
 /// naming the type when it cannot be written.
 [[nodiscard]] ggml::DType type_for_row(std::string_view type, std::int64_t row);
