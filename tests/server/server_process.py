@@ -26,6 +26,7 @@ class Server:
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file,
                                         env={**os.environ, **(env or {})})
         self.url = None
+        self.prefix = flags[flags.index("--api-prefix") + 1] if "--api-prefix" in flags else ""
 
     def log(self):
         return pathlib.Path(self.log_file.name).read_text(errors="replace")
@@ -41,7 +42,7 @@ class Server:
                     self.url = match.group(1).rstrip(",")
             if self.url is not None:
                 with contextlib.suppress(httpx.HTTPError):
-                    if httpx.get(self.url + "/health", timeout=5).status_code == 200:
+                    if httpx.get(self.url + self.prefix + "/health", timeout=5).status_code == 200:
                         return self
             time.sleep(0.02)
         raise RuntimeError(f"llama-server was not ready within {START_SECONDS} s:\n{self.log()}")

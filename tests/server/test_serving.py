@@ -77,6 +77,14 @@ def test_alias_prefix_and_switched_off_endpoints():
         assert server.post("/completion", {"prompt": "x", "n_predict": 1}).json()["model"] == "tiny"
 
 
+def test_the_prefix_stands_in_front_of_static_files_too(tmp_path):
+    (tmp_path / "page.html").write_text("<h1>mine</h1>")
+    with running("-c", "512", "-np", "1", "--api-prefix", "/api", "--path", str(tmp_path)) as server:
+        assert server.get("/api/page.html").text == "<h1>mine</h1>"
+        assert server.get("/page.html").status_code == 404
+        assert server.get("/api/props").status_code == 200
+
+
 def test_a_full_context_ends_the_answer_as_truncated():
     with running("-c", "128", "-np", "1") as server:
         answer = server.post("/completion", {**LONG, "n_predict": -1}).json()

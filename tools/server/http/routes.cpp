@@ -80,7 +80,8 @@ void HttpServer::add_routes() {
       response.set_content(web_page(service().get(), settings_.server.host, port_), "text/html; charset=utf-8");
     });
   }
-  if (!settings_.server.static_path.empty() && !http_->set_mount_point("/", settings_.server.static_path)) {
+  if (!settings_.server.static_path.empty() &&
+      !http_->set_mount_point(settings_.server.api_prefix + "/", settings_.server.static_path)) {
     throw Error(ErrorCode::not_found, "--path: " + settings_.server.static_path + " is not a folder");
   }
 }
