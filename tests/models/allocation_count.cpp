@@ -16,6 +16,11 @@ void* operator new(std::size_t bytes) {
   if (void* p = std::malloc(bytes > 0 ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
+// The form that std::stable_sort takes its buffer by: it is given back through the same delete.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  g_count.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 void operator delete(void* p) noexcept {
   std::free(p);
 }

@@ -66,9 +66,10 @@ std::string group_digits(std::string digits, char separator, std::size_t every) 
 
 std::string radix_digits(Int magnitude, unsigned base, bool upper) {
   auto rest = static_cast<UInt>(magnitude);
+  const std::string_view letters = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[static_cast<unsigned>(rest % base)];
+    digits += letters[static_cast<std::size_t>(rest % base)];
     rest /= base;
   } while (rest != 0);
   std::reverse(digits.begin(), digits.end());
