@@ -6,6 +6,7 @@
 #include "common/args/args.h"
 #include "common/log/log.h"
 #include "common/setup/chat_setup.h"
+#include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "console.h"
 #include "conversation.h"
@@ -222,17 +223,5 @@ int run(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const common::Parsed parsed = common::parse_or_exit(common::Tool::cli, argc, argv);
-  try {
-    return run(parsed.settings);
-  } catch (const ggml::Error& error) {
-    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
-    return 1;
-  } catch (const std::bad_alloc&) {
-    ggml::logf(ggml::LogLevel::error, "out of memory");
-    return 1;
-  } catch (const std::exception& error) {
-    ggml::logf(ggml::LogLevel::error, "%s", error.what());
-    return 1;
-  }
+  return common::run_tool(common::Tool::cli, argc, argv, run);
 }

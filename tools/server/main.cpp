@@ -12,6 +12,7 @@
 #include "api/pieces.h"
 #include "common/args/args.h"
 #include "common/setup/chat_setup.h"
+#include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "engine/engine.h"
 #include "ggml/error.h"
@@ -104,17 +105,5 @@ int serve(const common::Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const common::Parsed parsed = common::parse_or_exit(common::Tool::server, argc, argv);
-  try {
-    return serve(parsed.settings);
-  } catch (const ggml::Error& error) {
-    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
-    return 1;
-  } catch (const std::bad_alloc&) {
-    ggml::logf(ggml::LogLevel::error, "out of memory");
-    return 1;
-  } catch (const std::exception& error) {
-    ggml::logf(ggml::LogLevel::error, "%s", error.what());
-    return 1;
-  }
+  return common::run_tool(common::Tool::server, argc, argv, serve);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/args/args.h"
+#include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -87,17 +88,5 @@ int run(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const common::Parsed parsed = common::parse_or_exit(common::Tool::sweep_bench, argc, argv);
-  try {
-    return run(parsed.settings);
-  } catch (const ggml::Error& error) {
-    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
-    return 1;
-  } catch (const std::bad_alloc&) {
-    ggml::logf(ggml::LogLevel::error, "out of memory");
-    return 1;
-  } catch (const std::exception& error) {
-    ggml::logf(ggml::LogLevel::error, "%s", error.what());
-    return 1;
-  }
+  return common::run_tool(common::Tool::sweep_bench, argc, argv, run);
 }
