@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <random>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ggml/sample_row.h"
@@ -20,6 +21,8 @@ class TokenMask {
   /// Fills `words` [ceil(n_vocab / 32)]; false: everything is allowed and nothing was written.
   virtual bool fill(std::span<std::uint32_t> words) = 0;
   virtual void accept(Token token) = 0;
+  /// Why no token is allowed any more, for the user; empty when nothing went wrong.
+  [[nodiscard]] virtual std::string failure() const { return {}; }
 };
 
 /// The sampling state of one request: parameters, generator, penalty window. The `sample` op does the arithmetic; this
