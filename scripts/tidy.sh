@@ -4,7 +4,7 @@
 #   scripts/tidy.sh              files changed since origin/main or, without one, in the last commit
 #   scripts/tidy.sh --all        every file of the tree
 #   scripts/tidy.sh FILE...      those files
-# Needs a configured build folder: $BUILD, else build/.
+# Needs a configured build folder: $BUILD, else build/. $JOBS says how many files are looked at at once: all processors without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "tidy.sh: clang-tidy 14 is missing: scripts/install-deps.sh" >&2; exit 1; }
@@ -27,5 +27,5 @@ done
 echo "clang-tidy: ${#known[@]} files"
 [ ${#known[@]} -gt 0 ] || exit 0
 # GCC's own warning flags are unknown to clang; they say nothing about the code.
-printf '%s\0' "${known[@]}" | xargs -0 -P "$(nproc)" -n 4 "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
+printf '%s\0' "${known[@]}" | xargs -0 -P "${JOBS:-$(nproc)}" -n 1 "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
   --extra-arg=-Wno-unknown-warning-option 2>/dev/null
