@@ -46,7 +46,7 @@ struct MatmulArgs {
   std::int64_t k = 0;                      // a multiple of the type's block
   std::int64_t n0 = 0, n1 = 0;             // the rows of weights to do; any range, multiples of 32 are fastest
   ActView act;                             // in the form type_info(type).act
-  std::int64_t m_rows = 0;                 // any number; up to 8 take the GEMV path
+  std::int64_t m_rows = 0;                 // any number; one takes the GEMV path, a few may
   const std::int32_t* src_rows = nullptr;  // [m_rows] row of act for m; null: m itself (MoE gather)
   const std::int32_t* dst_rows = nullptr;  // [m_rows] row of dst for m; null: m itself (MoE scatter)
   float* dst = nullptr;                    // row r at dst + r * dst_row_stride, element n at [n]
