@@ -2,7 +2,6 @@
 
 #include <initializer_list>
 #include <map>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -10,8 +9,6 @@
 #include <vector>
 
 namespace common::grammar {
-
-class SchemaRules;
 
 /// Puts a GBNF text together from expressions, named rules and JSON schemas. Expressions are pieces of GBNF as strings:
 /// what literal(), sequence(), any_of(), repeat(), rule() and schema() return may be nested in each other at will.
@@ -23,12 +20,7 @@ class SchemaRules;
 /// Thread-compatible.
 class GrammarBuilder {
  public:
-  static constexpr int kUnlimited = -1;
-
-  GrammarBuilder();
-  ~GrammarBuilder();
-  GrammarBuilder(const GrammarBuilder&) = delete;
-  GrammarBuilder& operator=(const GrammarBuilder&) = delete;
+  static constexpr int kUnlimited = -1;  // as the maximum of repeat()
 
   // Expressions.
   /// Exactly these bytes (valid UTF-8). An empty text matches nothing at all, without a gap: "".
@@ -53,9 +45,11 @@ class GrammarBuilder {
   /// A JSON value of this schema; its rules are called `name`, `name-...`. `$ref`s lead into `schema` itself. Throws
   /// Error(invalid_argument or exceeds_limit) with the JSON pointer of what is wrong.
   std::string schema(std::string_view name, const nlohmann::ordered_json& schema);
-  /// Any JSON value, any JSON object.
+  /// Any JSON value, any JSON object, any JSON string; and what may stand between their tokens.
   std::string json_value();
   std::string json_object();
+  std::string json_string();
+  std::string json_space();
   /// Any text, also none, in which none of `stops` occurs and which ends before one begins: the longest run of text up
   /// to a closing mark, when that mark follows. Throws Error(invalid_argument) for no stop or an empty one.
   std::string text_until(std::string_view name, std::span<const std::string> stops);
@@ -66,10 +60,14 @@ class GrammarBuilder {
   [[nodiscard]] std::string text() const;
 
  private:
+  friend class JsonRules;
   friend class SchemaRules;
-  std::string unused_name(std::string_view wanted) const;
+  std::string unused_name(const std::string& wanted);
+  /// A rule whose name begins with "json-", which no other rule may.
+  std::string json_rule(const std::string& name, std::string_view body);
 
-  std::map<std::string, std::string> rules_;  // name -> body; an empty name never occurs
+  std::map<std::string, std::string> rules_;  // name -> body
+  std::map<std::string, int> next_number_;    // of names that were taken
 };
 
 /// The GBNF text whose root is a JSON value of `schema`. Throws as GrammarBuilder::schema().

@@ -22,7 +22,8 @@ class Trigger;
 struct LazyTriggers {
   std::vector<std::string> words;     // searched anywhere in the text so far; the grammar begins with the word
   std::vector<std::string> patterns;  // PCRE2; the grammar begins with the first group that matched, else the match
-  std::vector<llama::Token> tokens;   // the grammar begins with the token's text
+  std::vector<llama::Token> tokens;   // the grammar begins with the token
+  std::string only_after;             // not empty: nothing counts before this text ("</think>")
   [[nodiscard]] bool empty() const { return words.empty() && patterns.empty() && tokens.empty(); }
 };
 
@@ -88,8 +89,8 @@ class GrammarMask final : public llama::TokenMask {
   [[nodiscard]] bool waiting() const { return trigger_ != nullptr; }
 
  private:
-  void start_from(std::string_view text, bool whole_token, llama::Token last);
-  void fail(std::string reason);
+  void accept_token(llama::Token token);
+  void fail(const std::string& reason);
 
   std::shared_ptr<const CompiledGrammar> grammar_;
   std::unique_ptr<Matcher> matcher_;

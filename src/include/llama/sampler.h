@@ -1,7 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <random>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,39 +26,46 @@ class TokenMask {
   [[nodiscard]] virtual std::string failure() const { return {}; }
 };
 
-/// The sampling state of one request: parameters, generator, penalty window. The `sample` op does the arithmetic; this
-/// class prepares its rows and takes note of the outcome. Thread-compatible.
+/// The sampling state of one request: parameters, generators, penalty windows. The `sample` op does the arithmetic;
+/// this class prepares its rows and takes note of the outcome. Chains with a stage that needs the texts of tokens
+/// (infill) have no device form: on_host() says so, and sample_on_host() then takes the place of the op.
+///
+/// A step that failed changes nothing: it may be prepared again and draws the same numbers. Thread-compatible;
+/// `vocab` must outlive it.
 class Sampler {
  public:
   /// Throws Error(invalid_argument) naming the parameter and its allowed range.
   Sampler(const SamplingParams& params, const Vocab& vocab, int n_ctx);
+  ~Sampler();
+  Sampler(Sampler&&) noexcept;
+  Sampler& operator=(Sampler&&) noexcept;
 
   /// Tokens that count for the penalties: the prompt first, then each token that was kept (the caller decides: a token
   /// taken back is not accepted). An accepted token also advances the mask; tokens of the prompt do not.
   void accept(Token token);
   void accept_prompt(std::span<const Token> tokens);
-  void set_mask(TokenMask* mask) { mask_ = mask; }  // not owned
-  [[nodiscard]] TokenMask* mask() const { return mask_; }
-  /// Fills the row (but logits_row, adjust range and mask_row, which the step assigns), draws one uniform number and
-  /// appends the sparse adjustments, each token once. Allocates nothing while `adjust` has capacity.
+  void set_mask(TokenMask* mask);  // not owned
+  [[nodiscard]] TokenMask* mask() const;
+
+  /// Fills the row (but logits_row, adjust range and mask_row, which the step assigns) with the parameters, the state
+  /// and the next random numbers, and appends the sparse adjustments, each token once. Allocates nothing while
+  /// `adjust` has capacity.
   void prepare(ggml::SampleRow& row, std::vector<ggml::SampleAdjust>& adjust);
-  [[nodiscard]] const SamplingParams& params() const { return params_; }
-  [[nodiscard]] std::uint32_t seed() const { return seed_; }  // the seed in use, also when it was drawn
+  /// Whether the row must not go to a device.
+  [[nodiscard]] bool on_host() const;
+  /// Pre: on_host(). The chain for one row of logits; `adjust` and `allowed` as the row names them.
+  [[nodiscard]] ggml::SampleResult sample_on_host(const ggml::SampleRow& row, std::span<const float> logits,
+                                                  std::span<const ggml::SampleAdjust> adjust,
+                                                  std::span<const std::uint32_t> allowed);
+  /// The outcome of the row that was prepared last: uses up its random numbers and keeps its state.
+  void collect(const ggml::SampleResult& result);
+
+  [[nodiscard]] const SamplingParams& params() const;
+  [[nodiscard]] std::uint32_t seed() const;  // the seed in use, also when it was drawn
 
  private:
-  void remember(Token token);
-
-  SamplingParams params_;
-  std::uint32_t seed_;
-  std::mt19937 generator_;
-  ggml::SampleRow row_{};                 // what is the same for every token
-  std::vector<ggml::SampleAdjust> bias_;  // one entry per biased token, ascending
-  bool penalties_ = false;
-  std::vector<std::int32_t> counts_;  // [n_vocab] occurrences in the window; empty without penalties
-  std::vector<Token> window_;         // a ring of the last tokens; empty without penalties
-  std::size_t window_begin_ = 0;
-  std::size_t window_size_ = 0;
-  TokenMask* mask_ = nullptr;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace llama

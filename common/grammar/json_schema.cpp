@@ -1,0 +1,316 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "common/grammar/schema_rules.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+
+namespace common::grammar {
+
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+namespace {
+
+constexpr int kMaxDepth = 500;
+// Bytes of constants, and for each schema its share: bounds the text that a schema can grow to.
+constexpr std::size_t kMaxWork = 4'000'000;
+constexpr std::size_t kSchemaWork = 50;
+
+/// JSON pointer escapes of a key.
+std::string escaped_key(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string unescaped_key(std::string_view token) {
+  std::string out;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    if (token[i] == '~' && i + 1 < token.size() && (token[i + 1] == '0' || token[i + 1] == '1')) {
+      out += token[++i] == '0' ? '~' : '/';
+    } else {
+      out += token[i];
+    }
+  }
+  return out;
+}
+
+std::string compact(const SchemaJson& value) {
+  return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+}
+
+const SchemaJson* find_key(const SchemaJson& schema, const char* key) {
+  const auto it = schema.find(key);
+  return it == schema.end() ? nullptr : &*it;
+}
+
+/// A bound as a whole number, rounded inwards. Numbers beyond 64 bits become the nearest that fits.
+std::optional<std::int64_t> whole_bound(const SchemaJson& schema, const char* key, bool is_minimum,
+                                        const SchemaPlace& place) {
+  const SchemaJson* value = find_key(schema, key);
+  if (value == nullptr || value->is_null() || value->is_boolean()) return std::nullopt;
+  if (!value->is_number()) schema_error(place.at(key), "expected a number, got " + compact(*value));
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (value->is_number_unsigned()) {
+    const auto n = value->get<std::uint64_t>();
+    return n > static_cast<std::uint64_t>(kMax) ? kMax : static_cast<std::int64_t>(n);
+  }
+  if (value->is_number_integer()) return value->get<std::int64_t>();
+  const double rounded = is_minimum ? std::ceil(value->get<double>()) : std::floor(value->get<double>());
+  constexpr double kLimit = 9.2e18;
+  return static_cast<std::int64_t>(std::clamp(rounded, -kLimit, kLimit));
+}
+
+/// What an exclusive bound says of whole numbers: the next one inwards, unless the bound is none itself.
+std::optional<std::int64_t> exclusive_bound(const SchemaJson& schema, const char* key, const char* plain_key,
+                                            bool is_minimum, const SchemaPlace& place) {
+  const SchemaJson* value = find_key(schema, key);
+  if (value == nullptr) return std::nullopt;
+  // Draft 4: a flag beside the plain bound.
+  const char* source = value->is_boolean() && value->get<bool>() ? plain_key : key;
+  const auto bound = whole_bound(schema, source, is_minimum, place);
+  if (!bound.has_value()) return std::nullopt;
+  const SchemaJson& number = schema[source];
+  const bool is_whole = !number.is_number_float() || std::floor(number.get<double>()) == number.get<double>();
+  if (!is_whole) return bound;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (is_minimum) return *bound == kMax ? kMax : *bound + 1;
+  return *bound == -kMax - 1 ? *bound : *bound - 1;
+}
+
+}  // namespace
+
+void schema_error(const SchemaPlace& place, const std::string& what, bool is_limit) {
+  throw Error(is_limit ? ErrorCode::exceeds_limit : ErrorCode::invalid_argument,
+              "json_schema: " + place.pointer + ": " + what);
+}
+
+SchemaPlace SchemaPlace::at(std::string_view key) const {
+  return {pointer + "/" + escaped_key(key), name, depth};
+}
+
+SchemaPlace SchemaPlace::at(std::size_t index) const {
+  return {pointer + "/" + std::to_string(index), name, depth};
+}
+
+SchemaPlace SchemaPlace::named(std::string_view part) const {
+  return {pointer, name + "-" + std::string(part), depth};
+}
+
+int schema_count(const SchemaJson& schema, const char* key, int fallback, const SchemaPlace& place) {
+  const SchemaJson* value = find_key(schema, key);
+  if (value == nullptr || value->is_null()) return fallback;
+  const double number = value->is_number() ? value->get<double>() : -1.0;
+  if (!(number >= 0) || std::floor(number) != number)
+    schema_error(place.at(key), "expected a whole number of 0 or more, got " + compact(*value));
+  return static_cast<int>(std::min(number, 1e9));
+}
+
+SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name)
+    : b_(builder), json_(builder), document_(document), name_(std::move(name)) {}
+
+std::string SchemaRules::root() {
+  return value(document_, {"#", name_, 0});
+}
+
+std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& outer) {
+  SchemaPlace place = outer;
+  if (++place.depth > kMaxDepth) schema_error(place, strf("schemas nest deeper than %d", kMaxDepth), true);
+  spend(kSchemaWork, place);
+  if (schema.is_boolean()) {
+    if (schema.get<bool>()) return json_.value();
+    schema_error(place, "the schema false allows no value");
+  }
+  if (!schema.is_object()) schema_error(place, "expected a schema, got " + compact(schema).substr(0, 80));
+  if (const SchemaJson* target = find_key(schema, "$ref")) return reference(*target, place);
+  for (const char* key : {"oneOf", "anyOf"}) {
+    if (const SchemaJson* list = find_key(schema, key)) return any_of_schemas(*list, place.at(key));
+  }
+  const SchemaJson* type = find_key(schema, "type");
+  if (type != nullptr && type->is_array()) return any_type(schema, *type, place);
+  if (type != nullptr && !type->is_string()) schema_error(place.at("type"), "expected a type name or a list of them");
+  return value_of_type(schema, type != nullptr ? type->get<std::string>() : "", place);
+}
+
+std::string SchemaRules::value_of_type(const SchemaJson& schema, const std::string& type, const SchemaPlace& place) {
+  if (const SchemaJson* constant = find_key(schema, "const")) {
+    const std::string text = compact(*constant);
+    spend(text.size(), place);
+    return GrammarBuilder::literal(text);
+  }
+  if (const SchemaJson* list = find_key(schema, "enum")) return enumeration(*list, place.at("enum"));
+  return typed_value(schema, type, place);
+}
+
+void SchemaRules::spend(std::size_t work, const SchemaPlace& place) {
+  work_ += work;
+  if (work_ > kMaxWork) schema_error(place, "the schema is too large", true);
+}
+
+std::string SchemaRules::typed_value(const SchemaJson& schema, const std::string& type, const SchemaPlace& place) {
+  const auto is = [&](const char* name) { return type.empty() || type == name; };
+  const auto has = [&](const char* key) { return schema.contains(key); };
+  const SchemaJson* additional = find_key(schema, "additionalProperties");
+  const bool bounds_additional = additional != nullptr && *additional != true;
+  if (is("object") && (has("properties") || bounds_additional)) return object(schema, place);
+  if ((is("object") || is("string")) && has("allOf")) return all_of(schema["allOf"], place);
+  if (is("array") && (has("items") || has("prefixItems"))) return array(schema, place);
+  if (is("string") && has("pattern")) {
+    const SchemaJson& pattern = schema["pattern"];
+    if (!pattern.is_string()) schema_error(place.at("pattern"), "expected a regular expression as a string");
+    const std::string text = pattern_text(b_, pattern.get<std::string>(), place.at("pattern").named("pattern"));
+    return b_.rule(place.name, GrammarBuilder::sequence({"\"\\\"\"", text, "\"\\\"\""}));
+  }
+  if (is("string") && has("format") && schema["format"].is_string()) {
+    if (auto known = formatted_string(schema["format"].get<std::string>())) return *known;
+  }
+  if (type == "string" && (has("minLength") || has("maxLength"))) return sized_string(schema, place);
+  const bool has_bound = has("minimum") || has("maximum") || has("exclusiveMinimum") || has("exclusiveMaximum");
+  if (type == "integer" && has_bound) return bounded_integer(schema, place);
+  if (type == "array" && (has("minItems") || has("maxItems"))) return array(schema, place);
+  if (type.empty()) return schema.empty() ? json_.object() : json_.value();
+  return plain_type(type, place);
+}
+
+std::string SchemaRules::plain_type(const std::string& type, const SchemaPlace& place) {
+  if (type == "object") return json_.object();
+  if (type == "array") return json_.array();
+  if (type == "string") return json_.string();
+  if (type == "number") return json_.number();
+  if (type == "integer") return json_.integer();
+  if (type == "boolean") return json_.boolean();
+  if (type == "null") return json_.null();
+  schema_error(place.at("type"),
+               "unknown type '" + type + "'; known are object, array, string, number, integer, boolean and null");
+}
+
+std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson& target,
+                                                               const SchemaPlace& place) const {
+  const SchemaPlace here = place.at("$ref");
+  if (!target.is_string()) schema_error(here, "expected a string, got " + compact(target).substr(0, 80));
+  const std::string text = target.get<std::string>();
+  if (text.substr(0, 2) != "#/")
+    schema_error(here, "'" + text + "' is not supported: only references into the same schema (#/...) are");
+  const SchemaJson* at = &document_;
+  for (std::size_t begin = 2; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('/', begin), text.size());
+    const std::string key = unescaped_key(std::string_view(text).substr(begin, end - begin));
+    const bool is_index = !key.empty() && key.size() < 9 && key.find_first_not_of("0123456789") == std::string::npos;
+    if (at->is_object() && at->contains(key)) {
+      at = &at->at(key);
+    } else if (at->is_array() && is_index && std::stoul(key) < at->size()) {
+      at = &at->at(std::stoul(key));
+    } else {
+      schema_error(here, "'" + text + "' leads nowhere: there is no '" + key + "'");
+    }
+    begin = end + 1;
+  }
+  return {at, text};
+}
+
+std::string SchemaRules::reference(const SchemaJson& target, const SchemaPlace& place) {
+  const auto [schema, pointer] = resolve(target, place);
+  if (std::find(open_references_.begin(), open_references_.end(), pointer) != open_references_.end())
+    schema_error(place.at("$ref"), "'" + pointer + "' refers to itself without anything in between");
+  const auto known = rule_of_reference_.find(pointer);
+  if (known != rule_of_reference_.end()) return known->second;
+  const std::string rule = b_.declare(name_ + "-" + pointer.substr(pointer.rfind('/') + 1));
+  rule_of_reference_[pointer] = rule;
+  open_references_.push_back(pointer);
+  const std::string body = value(*schema, {pointer, rule, place.depth});
+  open_references_.pop_back();
+  b_.define(rule, body);
+  return rule;
+}
+
+std::string SchemaRules::any_of_schemas(const SchemaJson& list, const SchemaPlace& place) {
+  if (!list.is_array() || list.empty()) schema_error(place, "expected a list of schemas");
+  std::vector<std::string> alternatives;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
+  return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
+}
+
+std::string SchemaRules::any_type(const SchemaJson& schema, const SchemaJson& types, const SchemaPlace& place) {
+  if (types.empty()) schema_error(place.at("type"), "the list of types is empty");
+  std::vector<std::string> names;
+  std::vector<std::string> alternatives;
+  for (const SchemaJson& type : types) {
+    if (!type.is_string()) schema_error(place.at("type"), "expected names of types");
+    const auto name = type.get<std::string>();
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    names.push_back(name);
+    alternatives.push_back(value_of_type(schema, name, place.named(name)));
+  }
+  return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
+}
+
+std::string SchemaRules::enumeration(const SchemaJson& list, const SchemaPlace& place) {
+  if (!list.is_array() || list.empty()) schema_error(place, "expected a list of at least one value");
+  std::vector<std::string> alternatives;
+  alternatives.reserve(list.size());
+  for (const SchemaJson& constant : list) {
+    const std::string text = compact(constant);
+    spend(text.size(), place);
+    alternatives.push_back(GrammarBuilder::literal(text));
+  }
+  return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
+}
+
+std::string SchemaRules::sized_string(const SchemaJson& schema, const SchemaPlace& place) {
+  const int min = schema_count(schema, "minLength", 0, place);
+  const int max = schema_count(schema, "maxLength", GrammarBuilder::kUnlimited, place);
+  if (min > kMaxRepetitions)
+    schema_error(place.at("minLength"), strf("%d is above the limit of %d", min, kMaxRepetitions), true);
+  if (max != GrammarBuilder::kUnlimited && max < min) schema_error(place, "maxLength is below minLength");
+  return b_.rule(place.name, GrammarBuilder::sequence(
+                                 {"\"\\\"\"", GrammarBuilder::repeat(json_.character(), min, max), "\"\\\"\""}));
+}
+
+std::optional<std::string> SchemaRules::formatted_string(const std::string& format) {
+  const auto quoted = [&](const std::string& body) {
+    return b_.json_rule("json-" + format, "\"\\\"\" " + body + " \"\\\"\"");
+  };
+  const bool is_uuid =
+      format == "uuid" || (format.size() == 5 && format.substr(0, 4) == "uuid" && format[4] >= '1' && format[4] <= '5');
+  if (is_uuid) {
+    const std::string hex = "[0-9a-fA-F]";
+    return quoted(hex + "{8} \"-\" " + hex + "{4} \"-\" " + hex + "{4} \"-\" " + hex + "{4} \"-\" " + hex + "{12}");
+  }
+  const std::string date = R"([0-9]{4} "-" ("0" [1-9] | "1" [0-2]) "-" ("0" [1-9] | [1-2] [0-9] | "3" [0-1]))";
+  const std::string hour = R"(([0-1] [0-9] | "2" [0-3]))";
+  const std::string time =
+      hour + R"( ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? ("Z" | [+-] )" + hour + R"( ":" [0-5] [0-9]))";
+  if (format == "date") return quoted(date);
+  if (format == "time") return quoted(time);
+  if (format == "date-time") return quoted(date + " \"T\" " + time);
+  return std::nullopt;
+}
+
+std::string SchemaRules::bounded_integer(const SchemaJson& schema, const SchemaPlace& place) {
+  auto min = whole_bound(schema, "minimum", true, place);
+  auto max = whole_bound(schema, "maximum", false, place);
+  const auto above = exclusive_bound(schema, "exclusiveMinimum", "minimum", true, place);
+  const auto below = exclusive_bound(schema, "exclusiveMaximum", "maximum", false, place);
+  if (above.has_value()) min = min.has_value() ? std::max(*min, *above) : *above;
+  if (below.has_value()) max = max.has_value() ? std::min(*max, *below) : *below;
+  if (!min.has_value() && !max.has_value()) return json_.integer();
+  if (min.has_value() && max.has_value() && *min > *max)
+    schema_error(place, strf("no whole number is at least %lld and at most %lld", static_cast<long long>(*min),
+                             static_cast<long long>(*max)));
+  return b_.rule(place.name, integer_range(min, max));
+}
+
+}  // namespace common::grammar

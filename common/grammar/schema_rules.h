@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/grammar/grammar_builder.h"
+#include "common/grammar/syntax.h"
+
+/// JSON schema -> GBNF, inside of GrammarBuilder::schema().
+namespace common::grammar {
+
+using SchemaJson = nlohmann::ordered_json;
+
+/// The rules of JSON itself.
+class JsonRules {
+ public:
+  explicit JsonRules(GrammarBuilder& builder) : b_(builder) {}
+  std::string space() { return b_.json_space(); }
+  std::string character();  // one character of a string, an escape sequence counts as one
+  std::string string();
+  std::string number();
+  std::string integer();
+  std::string boolean();
+  std::string null();
+  std::string value();
+  std::string object();
+  std::string array();
+
+ private:
+  void add_containers();
+  std::string add(const char* name, const std::string& body) { return b_.json_rule(name, body); }
+
+  GrammarBuilder& b_;
+};
+
+/// Where a schema stands, for messages, and how its rules are called.
+struct SchemaPlace {
+  std::string pointer;  // "#/properties/a"
+  std::string name;
+  int depth = 0;
+
+  [[nodiscard]] SchemaPlace at(std::string_view key) const;  // the same schema's member
+  [[nodiscard]] SchemaPlace at(std::size_t index) const;
+  [[nodiscard]] SchemaPlace named(std::string_view part) const;  // the same place, a longer name
+};
+
+/// Throws Error "json_schema: POINTER: what".
+[[noreturn]] void schema_error(const SchemaPlace& place, const std::string& what, bool is_limit = false);
+
+/// One conversion. Every function that takes a schema returns the expression of a value of that schema.
+class SchemaRules {
+ public:
+  SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name);
+  std::string root();
+
+ private:
+  struct Property {
+    std::string name;
+    const SchemaJson* schema;
+    SchemaPlace place;
+  };
+  struct Properties {
+    std::vector<Property> required, optional;
+    const SchemaJson* additional = nullptr;  // null: none are allowed
+    SchemaPlace additional_place;
+  };
+  class Inside;
+
+  std::string value(const SchemaJson& schema, const SchemaPlace& place);
+  std::string value_of_type(const SchemaJson& schema, const std::string& type, const SchemaPlace& place);
+  std::string typed_value(const SchemaJson& schema, const std::string& type, const SchemaPlace& place);
+  void spend(std::size_t work, const SchemaPlace& place);
+  std::string plain_type(const std::string& type, const SchemaPlace& place);
+  std::string reference(const SchemaJson& target, const SchemaPlace& place);
+  std::pair<const SchemaJson*, std::string> resolve(const SchemaJson& target, const SchemaPlace& place) const;
+  std::string any_of_schemas(const SchemaJson& list, const SchemaPlace& place);
+  std::string any_type(const SchemaJson& schema, const SchemaJson& types, const SchemaPlace& place);
+  std::string enumeration(const SchemaJson& list, const SchemaPlace& place);
+  // Containers.
+  std::string object(const SchemaJson& schema, const SchemaPlace& place);
+  std::string object_of(const Properties& properties, const SchemaPlace& place);
+  std::string member(const Property& property, const SchemaPlace& place);
+  std::string additional_member(const Properties& properties, const SchemaPlace& place);
+  std::string all_of(const SchemaJson& list, const SchemaPlace& place);
+  struct Merged;
+  void merge(const SchemaJson& schema, bool is_required, const SchemaPlace& place, Merged& into);
+  std::string array(const SchemaJson& schema, const SchemaPlace& place);
+  std::string tuple(const SchemaJson& items, const SchemaPlace& place);
+  // Strings and numbers.
+  std::string sized_string(const SchemaJson& schema, const SchemaPlace& place);
+  std::optional<std::string> formatted_string(const std::string& format);
+  std::string bounded_integer(const SchemaJson& schema, const SchemaPlace& place);
+
+  GrammarBuilder& b_;
+  JsonRules json_;
+  const SchemaJson& document_;
+  std::string name_;
+  std::size_t work_ = 0;
+  std::map<std::string, std::string> rule_of_reference_;  // pointer -> rule
+  // References that were followed since the last character: meeting one again would never end.
+  std::vector<std::string> open_references_;
+};
+
+/// A count such as minItems; `fallback` when the keyword is absent.
+[[nodiscard]] int schema_count(const SchemaJson& schema, const char* key, int fallback, const SchemaPlace& place);
+
+/// The text of a string that a JSON-schema pattern allows, in its JSON spelling, without the quotes.
+[[nodiscard]] std::string pattern_text(GrammarBuilder& builder, const std::string& pattern, const SchemaPlace& place);
+
+/// The decimal spelling of the whole numbers from `min` to `max`; an absent bound means 16 digits.
+/// Pre: not both bounds absent, min <= max.
+[[nodiscard]] std::string integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max);
+
+/// A class as GBNF.
+[[nodiscard]] std::string class_text(const std::vector<CodeRange>& ranges, bool negated = false);
+
+}  // namespace common::grammar
