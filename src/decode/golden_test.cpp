@@ -20,7 +20,8 @@ using ggml::DType;
 constexpr const char* kNames[] = {
     "llama",      "mixtral",    "qwen2",      "qwen3",      "qwen3moe",      "gemma3",        "split3",
     "llama-f32",  "llama-f16",  "llama-bf16", "llama-q4_0", "llama-q4_1",    "llama-q5_0",    "llama-q5_1",
-    "llama-q8_0", "llama-q4_k", "llama-q5_k", "llama-q6_k", "qwen3moe-q4_k", "qwen3moe-q8_0",
+    "llama-q8_0", "llama-q4_k", "llama-q5_k", "llama-q6_k", "qwen3moe-q4_k", "qwen3moe-q8_0", "qwen2moe",
+    "gemma2",     "glm4",       "glm4moe",    "minimax-m2",
 };
 
 /// Exact GELU meets the bound of the other models; the looser one of the files allows for a half-precision table.
@@ -114,6 +115,18 @@ class GoldenModel : public testing::TestWithParam<const char*> {
     EXPECT_LE(d.rms, tolerance.rms) << what;
   }
 
+  /// With a cache rounded to eight bits some tokens end on the other side of an edge between two experts, and their
+  /// rows move by units: few rows may.
+  void expect_close_but_for_experts(const Rows& rows, const Tolerance& tolerance, const std::string& what) {
+    const Difference d = compare(rows, golden_->exact, golden_->n_vocab, tolerance.max);
+    if (golden_->q8_cache_changes_experts) {
+      EXPECT_LE(d.rms, tolerance.rms) << what;
+      return;
+    }
+    EXPECT_LE(d.rows_over, std::max(1, d.rows * 2 / 100)) << what << ", of " << d.rows << " rows; max " << d.max;
+    EXPECT_LE(d.rms_of_near, tolerance.rms) << what;
+  }
+
   /// Against the golden whose activations are rounded as the kernels do it. Now and then a float differs from the
   /// golden's double in its last bit and lands on the other side of a rounding edge; that moves its row and, through
   /// the cache, the rows behind it. So few rows may be off, and the others must be close.
@@ -157,9 +170,8 @@ TEST_P(GoldenModel, GivesTheGoldenLogitsInEveryCaseAndCacheType) {
                                                            : golden_->q8_kv;
     for (std::size_t c = 0; c < cases.size(); ++c) {
       const std::string what = std::string(setting.name) + ", " + kCases[c];
-      if (setting.kv == DType::q8_0 && golden_->q8_cache_changes_experts) {
-        // Some tokens sit on the edge between two experts: single rows may move by units.
-        EXPECT_LE(compare(cases[c], golden_->exact, golden_->n_vocab).rms, tolerance.rms) << what;
+      if (setting.kv == DType::q8_0 && !golden_->experts.empty()) {
+        expect_close_but_for_experts(cases[c], tolerance, what);
         continue;
       }
       expect_close(cases[c], tolerance, what);
@@ -194,7 +206,7 @@ TEST_P(GoldenModel, ChoosesTheGoldenExperts) {
   int compared = 0;
   ASSERT_EQ(observer.chosen.size(), golden_->experts.size());
   for (const auto& [layer, chosen] : observer.chosen) {
-    const auto& expected = golden_->experts[static_cast<std::size_t>(layer)];
+    const auto& expected = golden_->experts.at(layer);
     ASSERT_EQ(chosen.size(), expected.size());
     for (std::size_t row = 0; row < chosen.size(); ++row) {
       if (golden_->expert_margin[row] <= 2 * golden_->f32_kv.max) continue;

@@ -71,6 +71,7 @@ void read_attention(KeyReader& keys, Hparams& hparams) {
     layer.dk = dk;
     layer.dv = dv;
     layer.n_rot = n_rot;
+    layer.moe = hparams.has_experts();
     check_heads(keys, layer, static_cast<int>(i));
   }
 }

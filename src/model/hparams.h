@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ggml/op.h"
+#include "llama/types.h"
 
 namespace llama {
 
@@ -21,6 +22,10 @@ struct RopeHparams {
   int n_ctx_orig = 0;
   float attn_factor = 1.0f;
   float yarn_log_multiplier = 0.0f;
+  bool equal_magnitudes = false;  // DeepSeek: the numerator of the magnitude uses the multiplier too
+  bool scale_scores = false;      // DeepSeek: YaRN scales the scores by the square of the multiplier's magnitude
+  std::vector<int> sections;      // M-RoPE: pairs that turn with time, height, width, extra; empty: plain
+  bool interleaved_sections = false;
 };
 
 /// What may differ from layer to layer.
@@ -33,12 +38,32 @@ struct LayerHparams {
   int n_ff = 0;   // width of the dense feed-forward
   ggml::WindowKind window_kind = ggml::WindowKind::none;
   int window = 0;
+  bool moe = false;        // experts instead of a dense feed-forward
+  bool recurrent = false;  // gated delta net instead of attention
+};
+
+/// Latent attention (arXiv:2405.04434, 2.1); kv_rank 0: the model has none.
+struct MlaHparams {
+  int q_rank = 0;  // 0: queries are projected directly
+  int kv_rank = 0;
+};
+
+/// Gated delta net (arXiv:2412.06464); head_dim 0: the model has none.
+struct DeltaNetHparams {
+  int conv_kernel = 0;
+  int head_dim = 0;  // of keys and of values
+  int n_head_k = 0;
+  int n_head_v = 0;
+  bool tiled = false;  // value head h uses key head h mod n_head_k, else h / (n_head_v / n_head_k)
+  [[nodiscard]] int inner() const { return head_dim * n_head_v; }
+  [[nodiscard]] int conv_channels() const { return 2 * head_dim * n_head_k + inner(); }
 };
 
 struct ExpertHparams {
   int count = 0;
   int used = 0;
-  int n_ff = 0;  // width of one expert
+  int n_ff = 0;         // width of one expert
+  int n_ff_shared = 0;  // width of all shared experts together
   int n_groups = 1;
   int n_groups_used = 1;
   ggml::Gating gating = ggml::Gating::softmax;
@@ -57,13 +82,21 @@ struct Hparams {
   int n_layer_all = 0;  // with next-token-prediction blocks, which are not evaluated
   float norm_eps = 1e-5f;
   float embedding_scale = 1.0f;
-  float attention_scale = 0.0f;  // 0: 1 / sqrt(dk)
-  float final_softcap = 0.0f;    // 0: off
+  float attention_scale = 0.0f;    // 0: 1 / sqrt(dk)
+  float attention_softcap = 0.0f;  // 0: off
+  float final_softcap = 0.0f;      // 0: off
+  bool causal = true;              // false: an encoder, which sees all of a sequence and keeps no cache
+  int n_token_types = 0;           // encoders
+  Pooling pooling = Pooling::none;
   RopeHparams rope;
   ExpertHparams experts;
+  MlaHparams mla;
+  DeltaNetHparams delta_net;
   std::vector<LayerHparams> layers;
 
   [[nodiscard]] bool has_experts() const { return experts.count > 0; }
+  [[nodiscard]] bool has_latent_attention() const { return mla.kv_rank > 0; }
+  [[nodiscard]] bool has_recurrent_layers() const { return delta_net.head_dim > 0; }
 };
 
 class KeyReader;

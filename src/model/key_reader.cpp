@@ -1,5 +1,6 @@
 #include "model/key_reader.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ggml/error.h"
@@ -41,7 +42,14 @@ bool KeyReader::is_array(std::string_view suffix) const {
 }
 
 int KeyReader::integer(std::string_view suffix, IntRange range, std::optional<int> fallback) {
-  const std::string key = full_name(suffix);
+  return read_integer(full_name(suffix), range, fallback);
+}
+
+int KeyReader::integer_of(std::string_view key, IntRange range) {
+  return read_integer(std::string(key), range, std::nullopt);
+}
+
+int KeyReader::read_integer(const std::string& key, IntRange range, std::optional<int> fallback) {
   const int stand_in = fallback ? *fallback : static_cast<int>(range.min);
   try {
     const std::optional<std::int64_t> value = metadata_.get_integer(key);
@@ -55,6 +63,31 @@ int KeyReader::integer(std::string_view suffix, IntRange range, std::optional<in
     problem(error.message());
   }
   return stand_in;
+}
+
+bool KeyReader::flag(std::string_view suffix, bool fallback) {
+  return integer(suffix, {0, 1}, fallback ? 1 : 0) != 0;
+}
+
+std::vector<int> KeyReader::list(std::string_view suffix, std::size_t max_count, IntRange range) {
+  if (!contains(suffix)) return {};
+  const std::string key = full_name(suffix);
+  std::vector<int> values;
+  try {
+    const ggml::gguf::Array* array = is_array(suffix) ? metadata_.get_array(key) : nullptr;
+    if (array == nullptr || array->element == ggml::gguf::ValueType::string || array->size() > max_count) {
+      problem(strf("%s: an array of up to %zu numbers expected", key.c_str(), max_count));
+      return {};
+    }
+    for (std::size_t i = 0; i < array->size(); ++i) {
+      const std::int64_t value = array->integer(i);
+      if (!inside(value, range)) problem(out_of_range(key + "[" + std::to_string(i) + "]", value, range));
+      values.push_back(static_cast<int>(std::clamp(value, range.min, range.max)));
+    }
+  } catch (const Error& error) {
+    problem(error.message());
+  }
+  return values;
 }
 
 float KeyReader::real(std::string_view suffix, RealRange range, std::optional<float> fallback) {

@@ -28,10 +28,15 @@ class KeyReader {
   /// `fallback` empty: the key is required.
   [[nodiscard]] int integer(std::string_view suffix, IntRange range, std::optional<int> fallback);
   [[nodiscard]] float real(std::string_view suffix, RealRange range, std::optional<float> fallback);
+  [[nodiscard]] bool flag(std::string_view suffix, bool fallback);
   [[nodiscard]] std::string text(std::string_view suffix, std::string_view fallback);
   /// One value for each of `n` layers: a scalar stands for all, an array must have exactly `n` entries.
   [[nodiscard]] std::vector<int> per_layer(std::string_view suffix, int n, IntRange range,
                                            const std::vector<int>& fallback);
+  /// Up to `max_count` values of an array; empty when the file has no such key.
+  [[nodiscard]] std::vector<int> list(std::string_view suffix, std::size_t max_count, IntRange range);
+  /// A key that does not begin with the architecture's name; required.
+  [[nodiscard]] int integer_of(std::string_view key, IntRange range);
   [[nodiscard]] bool contains(std::string_view suffix) const;
   [[nodiscard]] bool is_array(std::string_view suffix) const;
 
@@ -41,6 +46,8 @@ class KeyReader {
   void finish() const;
 
  private:
+  [[nodiscard]] int read_integer(const std::string& key, IntRange range, std::optional<int> fallback);
+
   const ggml::gguf::Metadata& metadata_;
   std::string arch_;
   std::string file_;

@@ -19,6 +19,8 @@ struct LayerInputs {
   ggml::RopeParams rope;
   ggml::KvLayout kv;
   bool flash = true;
+  int experts_kept = 0;            // > 0: experts of this rank on are dropped where their score is below
+  float expert_keep_ratio = 0.0f;  // this share of the best one's (-ser)
 };
 
 /// The residual stream and the vocabulary in which families describe one layer. Every node's name is a stem and the

@@ -67,9 +67,17 @@ SchemaMatch checked_tensors(const ggml::gguf::File& file, const Family& family, 
                             const std::string& path) {
   SchemaMatch match = match_schema(file, family.tensors, hparams);
   if (!match.problems.empty())
+    for (const std::string& name : match.unused) match.problems.push_back(name + ": not expected in this architecture");
+  if (!match.problems.empty())
     throw Error(ErrorCode::invalid_file, list_problems(path, match.problems),
                 "the file is damaged or was made for another version of its architecture");
   warn_unused(match.unused, path);
+  if (match.n_skipped > 0)
+    ggml::logf(
+        ggml::LogLevel::info,
+        "skipped blocks=%d tensors=%d bytes=%llu reason=\"they predict further tokens, which this version does not "
+        "use\"",
+        hparams.n_layer_all - hparams.n_layer, match.n_skipped, static_cast<unsigned long long>(match.skipped_bytes));
   return match;
 }
 

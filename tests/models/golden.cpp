@@ -40,8 +40,8 @@ Tolerance tolerance(const json& j, const char* kind) {
 void load_experts(const json& j, Golden& golden) {
   if (!j.contains("experts")) return;
   const json& experts = j["experts"];
-  for (std::size_t layer = 0; layer < experts.at("layers").size(); ++layer)
-    golden.experts.push_back(experts["layers"].at(std::to_string(layer)).get<std::vector<std::vector<int>>>());
+  for (const auto& [layer, rows] : experts.at("layers").items())
+    golden.experts[std::stoi(layer)] = rows.get<std::vector<std::vector<int>>>();
   golden.expert_margin = experts.at("margin_per_row").get<std::vector<double>>();
   golden.q8_cache_changes_experts = experts.value("q8_cache_changed_experts_in_references", false);
 }
@@ -137,8 +137,7 @@ void run_pair(Context& context, const Golden& golden, Rows& rows) {
   context.remove_sequence(seq1);
 }
 
-Difference compare(const Rows& rows, const std::vector<float>& expected, int n_vocab) {
-  constexpr double kRowLimit = 1e-4;
+Difference compare(const Rows& rows, const std::vector<float>& expected, int n_vocab, double row_limit) {
   const auto width = static_cast<std::size_t>(n_vocab);
   Difference difference;
   double squares = 0, squares_of_near = 0;
@@ -151,9 +150,9 @@ Difference compare(const Rows& rows, const std::vector<float>& expected, int n_v
       row_squares += d * d;
     }
     squares += row_squares;
-    if (worst <= kRowLimit) squares_of_near += row_squares;
+    if (worst <= row_limit) squares_of_near += row_squares;
     difference.max = std::max(difference.max, worst);
-    difference.rows_over += worst > kRowLimit ? 1 : 0;
+    difference.rows_over += worst > row_limit ? 1 : 0;
     ++difference.rows;
   }
   if (difference.rows > 0) difference.rms = std::sqrt(squares / (difference.rows * static_cast<double>(n_vocab)));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ struct Golden {
   std::vector<Token> greedy;
   std::vector<double> greedy_gap;
   std::vector<Token> pair_seq0, pair_seq1, pair_greedy0, pair_greedy1;
-  std::vector<std::vector<std::vector<int>>> experts;  // [layer][row][rank], empty without experts
-  std::vector<double> expert_margin;                   // per row
+  std::map<int, std::vector<std::vector<int>>> experts;  // by layer: [row][rank], empty without experts
+  std::vector<double> expert_margin;                     // per row
   bool q8_cache_changes_experts = false;
   Tolerance f32_kv, f16_kv, q8_kv, rounded;
   std::vector<float> exact;         // [101, n_vocab]
@@ -52,11 +53,12 @@ struct Difference {
   double max = 0;
   double rms = 0;
   int rows = 0;            // compared
-  int rows_over = 0;       // with a difference above 1e-4
+  int rows_over = 0;       // with a difference above the row limit
   double rms_of_near = 0;  // of the other rows
 };
 /// Over the rows that were computed and that `expected` has.
-[[nodiscard]] Difference compare(const Rows& rows, const std::vector<float>& expected, int n_vocab);
+[[nodiscard]] Difference compare(const Rows& rows, const std::vector<float>& expected, int n_vocab,
+                                 double row_limit = 1e-4);
 
 [[nodiscard]] int argmax(std::span<const float> row);
 

@@ -107,6 +107,8 @@ struct MoeRouteParams {
   float scale = 1.0f;
   int n_groups = 1;
   int n_groups_used = 1;
+  int min_used = 0;         // of the chosen experts those of rank min_used on are kept only where their score is at
+  float keep_ratio = 0.0f;  // least keep_ratio * the best one's; the others get the id -1. 0: all are kept
 };
 
 /// Sum over the chosen experts of weight * FFN_e(x). An id of -1 is skipped and reads nothing; experts outside
@@ -176,14 +178,16 @@ struct GatedParams {
 struct SoftmaxParams {};
 /// src: x [n, T]. dst: ids [k, T] i32 by falling value, ties to the lower id. n_groups > 1: groups of n / n_groups
 /// consecutive ids, scored by the sum of their two largest values; only the n_groups_used best take part (ties to the
-/// lower group).
+/// lower group). keep_ratio > 0: an id of rank min_kept or later whose value is below keep_ratio * the largest is -1.
 struct TopKParams {
   int k = 0;
   int n_groups = 1;
   int n_groups_used = 1;
+  int min_kept = 0;
+  float keep_ratio = 0.0f;
 };
 /// src: x [n, T] or [n] (the same for each token), ids [k, T] i32. dst: [k, T] = x[ids], 0 for an id outside [0, n).
-/// In this order: softmax over the k values, normalise, scale.
+/// In this order: softmax over the k values (of ids inside), normalise, scale.
 struct GatherParams {
   bool normalise = false;  // divide by max(sum, 6.103515625e-5)
   bool softmax = false;    // softmax over the gathered values

@@ -51,7 +51,13 @@ void top_k(Memory& m, const Node& node) {
   for (std::int64_t t = 0; t < m.live(node.src[0]) / n; ++t) {
     std::vector<double> row(x + t * n, x + (t + 1) * n);
     if (p.n_groups > 1) limit_to_groups(row, p);
-    for (std::int64_t id : best(row, p.k)) *ids++ = static_cast<double>(id);
+    const std::vector<std::int64_t> order = best(row, p.k);
+    for (std::int64_t rank = 0; rank < p.k; ++rank) {
+      const std::int64_t id = order[static_cast<std::size_t>(rank)];
+      const double least = static_cast<double>(p.keep_ratio) * row[static_cast<std::size_t>(order.front())];
+      const bool kept = p.keep_ratio <= 0 || rank < p.min_kept || row[static_cast<std::size_t>(id)] >= least;
+      *ids++ = kept ? static_cast<double>(id) : -1.0;
+    }
   }
 }
 
@@ -65,9 +71,10 @@ void gather(Memory& m, const Node& node) {
   double* y = m.write(node.dst[0]);
   for (std::int64_t t = 0; t < m.live(node.src[1]) / k; ++t) {
     double* out = y + t * k;
+    const double outside = p.softmax ? -std::numeric_limits<double>::infinity() : 0.0;
     for (std::int64_t j = 0; j < k; ++j) {
       const double id = ids[t * k + j];
-      out[j] = id >= 0 && id < static_cast<double>(n) ? values[t * stride + static_cast<std::int64_t>(id)] : 0.0;
+      out[j] = id >= 0 && id < static_cast<double>(n) ? values[t * stride + static_cast<std::int64_t>(id)] : outside;
     }
     if (p.softmax) {
       const double max = *std::max_element(out, out + k);

@@ -53,7 +53,8 @@ class MoeRoute final : public BoundOp {
       scores = choice;
     }
     std::int32_t* ids = ids_ + row * p_.n_used;
-    top_k({p_.n_used, p_.n_groups, p_.n_groups_used}, {scores, n, choice + n, choice + 2 * n + p_.n_groups, ids});
+    top_k({p_.n_used, p_.n_groups, p_.n_groups_used, p_.min_used, p_.keep_ratio},
+          {scores, n, choice + n, choice + 2 * n + p_.n_groups, ids});
     const float scale = p_.scale == 0.0f ? 1.0f : p_.scale;  // files say 0 for "do not scale"
     gather_weights({p_.normalise, p_.gating == Gating::softmax_selected, scale}, probs, n, ids, p_.n_used,
                    weights_ + row * p_.n_used);

@@ -67,11 +67,16 @@ void top_k(const TopKParams& params, const TopKArgs& args) noexcept {
     args.best[at] = s;
     args.ids[at] = static_cast<std::int32_t>(i);
   }
+  if (params.keep_ratio <= 0.0f) return;
+  const float least = params.keep_ratio * args.best[0];
+  for (int rank = params.min_kept; rank < params.k; ++rank)
+    if (!(args.best[rank] >= least)) args.ids[rank] = -1;
 }
 
 void gather_weights(const GatherParams& params, const float* x, std::int64_t n, const std::int32_t* ids, std::int64_t k,
                     float* dst) noexcept {
-  for (std::int64_t i = 0; i < k; ++i) dst[i] = ids[i] >= 0 && ids[i] < n ? x[ids[i]] : 0.0f;
+  const float outside = params.softmax ? kMinusInf : 0.0f;
+  for (std::int64_t i = 0; i < k; ++i) dst[i] = ids[i] >= 0 && ids[i] < n ? x[ids[i]] : outside;
   if (params.softmax) {
     float max = kMinusInf, sum = 0.0f;
     for (std::int64_t i = 0; i < k; ++i) max = std::max(max, dst[i]);
