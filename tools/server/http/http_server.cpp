@@ -9,6 +9,7 @@
 #include "api/pieces.h"
 #include "api/utilities.h"
 #include "ggml/log.h"
+#include "http/connection_threads.h"
 #include "http/reply.h"
 
 namespace server {
@@ -21,6 +22,8 @@ namespace {
 
 constexpr std::size_t kMaxBodyBytes =
     256u << 20;  // prompts of 10 MB are ordinary; this bounds what one request may make us hold
+
+constexpr int kMostConnections = 1024;  // at a time, unless --threads-http asks for more: a thread each
 
 /// Compares in time that depends on the lengths only, so that a key cannot be guessed letter by letter.
 bool equal_keys(const std::string& a, const std::string& b) {
@@ -67,6 +70,21 @@ std::string transport_message(int status) {
   }
 }
 
+/// Ends the connection behind this answer. The library only announces that, and a client that does not care keeps its
+/// thread; worse, the rest of a broken request is read as further requests, each with an answer of its own. A content
+/// provider that reports a failure behind the last byte makes it close.
+void close_behind(httplib::Response& response) {
+  if (response.body.empty() || response.status == 206) return;
+  const std::string type = response.get_header_value("Content-Type");
+  response.headers.erase("Content-Type");  // set again by the next line
+  response.set_content_provider(response.body.size(), type,
+                                [body = response.body](std::size_t, std::size_t, httplib::DataSink& sink) {
+                                  sink.write(body.data(), body.size());
+                                  return false;
+                                });
+  response.body.clear();
+}
+
 bool list_contains(const std::string& list, const std::string& wanted) {
   std::size_t begin = 0;
   while (begin <= list.size()) {
@@ -88,11 +106,13 @@ HttpServer::HttpServer(const common::Settings& settings)
   const int n_slots = settings.context.n_parallel.value_or(4);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   const int n_threads = server.threads_http > 0 ? server.threads_http : std::max(n_slots + 4, cores - 1);
-  // A stream holds its thread; waiting requests need threads of their own, or nobody could ask for /health.
-  const auto n_max = static_cast<std::size_t>(std::max(n_threads, 1024));
-  http_->new_task_queue = [n_threads, n_max] {
-    return new httplib::ThreadPool(static_cast<std::size_t>(n_threads), n_max);
-  };  // NOLINT: the library owns it
+  const auto n_max = static_cast<std::size_t>(std::max(n_threads, kMostConnections));
+  http_->new_task_queue = [this, n_threads, n_max] {
+    // Owned by the library, which keeps it until the last handler has ended.
+    auto threads = std::make_unique<ConnectionThreads>(static_cast<std::size_t>(n_threads), n_max);
+    connections_ = threads.get();
+    return threads.release();
+  };
   http_->set_read_timeout(server.timeout_s);
   http_->set_write_timeout(server.timeout_s);
   http_->set_payload_max_length(kMaxBodyBytes);
@@ -209,6 +229,14 @@ void HttpServer::add_middleware() {
     // Where the request ends is then not known: what follows on the connection must not be read as another one.
     response.set_header("Connection", "close");
   });
+  http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
+    if (crowded()) response.set_header("Connection", "close");
+    if (response.get_header_value("Connection") == "close") close_behind(response);
+  });
+}
+
+bool HttpServer::crowded() const {
+  return connections_->crowded();
 }
 
 void HttpServer::route(const char* method, const std::string& path, Handler handler) {

@@ -20,6 +20,8 @@ struct Response;
 
 namespace server {
 
+class ConnectionThreads;
+
 /// The HTTP side: transport, keys, CORS, routes. It listens before the model is there and answers 503 until
 /// set_service(). Handlers run on the library's threads and never touch the model; all methods are thread-safe.
 class HttpServer {
@@ -51,6 +53,8 @@ class HttpServer {
   [[nodiscard]] bool has_key(const httplib::Request& request) const;
   void add_cors(const httplib::Request& request, httplib::Response& response) const;
   [[nodiscard]] std::shared_ptr<Service> service() const;
+  /// Connections wait for threads: those that have had an answer make room.
+  [[nodiscard]] bool crowded() const;
 
   void health(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void models(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
@@ -73,6 +77,7 @@ class HttpServer {
   const common::Settings& settings_;
   OpenStreams open_streams_;  // before http_, whose responses hold tickets
   std::unique_ptr<httplib::Server> http_;
+  const ConnectionThreads* connections_ = nullptr;  // the library's; set before the first handler runs
   int port_ = 0;
   std::int64_t started_unix_s_ = 0;
   mutable std::mutex mutex_;  // guards service_

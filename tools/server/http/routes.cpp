@@ -33,15 +33,17 @@ void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat form
     return;
   }
   response.set_header("X-Accel-Buffering", "no");
+  const bool last = crowded();
+  if (last) response.set_header("Connection", "close");
   response.set_chunked_content_provider(
-      "text/event-stream", [answering, ticket = open_streams_.enter()](std::size_t, httplib::DataSink& sink) {
+      "text/event-stream", [answering, last, ticket = open_streams_.enter()](std::size_t, httplib::DataSink& sink) {
         bool ended = false;
         const std::string events = answering->next_events(ended);
         // Returning false closes the connection; the Answering then cancels what is still running.
         if (!events.empty() && !sink.write(events.data(), events.size())) return false;
         if (events.empty() && !sink.is_writable()) return false;
         if (ended) sink.done();
-        return true;
+        return !(ended && last);
       });
 }
 
