@@ -1,31 +1,43 @@
 #!/usr/bin/env bash
 # clang-tidy, warnings are errors.
 #
-#   scripts/tidy.sh              files changed since origin/main or, without one, in the last commit
+#   scripts/tidy.sh              the files that recent commits touched, newest first, at most $LIMIT (40): those since origin/main or,
+#                                where HEAD is no further (a clean clone), those of the day that ends with HEAD
 #   scripts/tidy.sh --all        every file of the tree
 #   scripts/tidy.sh FILE...      those files
-# Needs a configured build folder: $BUILD, else build/. $JOBS says how many files are looked at at once: all processors without it.
+# A changed header stands for the sources of the same name. Needs a configured build folder: $BUILD, else build/. $JOBS says how many files
+# are looked at at once: all processors without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "tidy.sh: clang-tidy 14 is missing: scripts/install-deps.sh" >&2; exit 1; }
 build=${BUILD:-build}
+limit=${LIMIT:-40}
 [ -f "$build/compile_commands.json" ] || cmake --preset release >/dev/null
 
+recent() {  # newest first, each once
+  local base day_before
+  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
+  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
+    day_before=$(($(git log -1 --format=%ct HEAD) - 86400))
+    base=$(git rev-list -1 --before="$day_before" HEAD)
+  fi
+  { git diff --name-only HEAD; git log --format= --name-only ${base:+"$base.."}HEAD; } | awk '
+    /\.cpp$/ { print }
+    /\.h$/ { stem = substr($0, 1, length($0) - 2); print stem ".cpp"; print stem "_test.cpp" }' | awk '!seen[$0]++'
+}
+
 case "${1:-}" in
-  --all) mapfile -t files < <(git ls-files '*.cpp') ;;
-  "")
-    base=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1 2>/dev/null || git rev-parse HEAD)
-    [ "$base" != "$(git rev-parse HEAD)" ] || base=$(git rev-parse HEAD~1 2>/dev/null || echo "$base")
-    mapfile -t files < <(git diff --name-only --diff-filter=d "$base" -- '*.cpp') ;;
-  *) files=("$@") ;;
+  --all) limit=1000000; mapfile -t files < <(git ls-files '*.cpp') ;;
+  "") mapfile -t files < <(recent) ;;
+  *) limit=1000000; files=("$@") ;;
 esac
 # Only what the build knows: a fuzz target of another configuration has no compile command.
 known=()
 for file in "${files[@]}"; do
-  if grep -qF "\"file\": \"$PWD/$file\"" "$build/compile_commands.json"; then known+=("$file"); fi
+  if [ -f "$file" ] && grep -qF "\"file\": \"$PWD/$file\"" "$build/compile_commands.json"; then known+=("$file"); fi
 done
-echo "clang-tidy: ${#known[@]} files"
+echo "clang-tidy: ${#known[@]} files$([ ${#known[@]} -le "$limit" ] || echo ", the first $limit of them")"
 [ ${#known[@]} -gt 0 ] || exit 0
 # GCC's own warning flags are unknown to clang; they say nothing about the code.
-printf '%s\0' "${known[@]}" | xargs -0 -P "${JOBS:-$(nproc)}" -n 1 "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
+printf '%s\0' "${known[@]:0:$limit}" | xargs -0 -P "${JOBS:-$(nproc)}" -n 1 "$tidy" -p "$build" --quiet --warnings-as-errors='*' \
   --extra-arg=-Wno-unknown-warning-option 2>/dev/null

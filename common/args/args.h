@@ -12,11 +12,10 @@
 
 namespace common {
 
-/// The programs that read the table. llama-bench (a grid of values) and llama-gguf (nothing of a model that runs) have
-/// parsers of their own.
-enum class Tool : std::uint8_t { server, cli, sweep_bench, tokenize };
-inline constexpr int kToolCount = 4;
-/// "llama-server", "llama-cli", ...
+/// The programs that read the table; the subcommand of llama-gguf counts as one.
+enum class Tool : std::uint8_t { server, cli, sweep_bench, tokenize, bench, gguf, gguf_synth };
+inline constexpr int kToolCount = 7;
+/// "llama-server", "llama-cli", ..., "llama-gguf synth".
 [[nodiscard]] std::string_view tool_name(Tool tool) noexcept;
 
 /// What the program does after parsing.

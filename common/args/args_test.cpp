@@ -303,11 +303,60 @@ TEST_F(Args, SeedMinusOneIsAllOnes) {
   EXPECT_EQ(settings_of(Tool::cli, {"-s", "42"}).sampling.seed, 42U);
 }
 
-TEST_F(Args, SamplersOfLaterVersionsAreRefusedOnlyWhenSwitchedOn) {
-  EXPECT_EQ(error_of(Tool::cli, {"--dry-multiplier", "0.8"}).code(), ggml::ErrorCode::unsupported);
-  EXPECT_EQ(error_of(Tool::cli, {"--mirostat", "2"}).code(), ggml::ErrorCode::unsupported);
-  EXPECT_EQ(error_of(Tool::cli, {"--xtc-probability", "0", "--top-nsigma", "-1", "--dynatemp-range", "0"}).message(),
-            "");
+TEST_F(Args, EverySamplerTakesItsNumbers) {
+  const Settings s = settings_of(Tool::cli, {"--dry-multiplier",
+                                             "0.8",
+                                             "--dry-base",
+                                             "2",
+                                             "--dry-allowed-length",
+                                             "3",
+                                             "--dry-penalty-last-n",
+                                             "-1",
+                                             "--dry-sequence-breaker",
+                                             "\\n\\n",
+                                             "--mirostat",
+                                             "2",
+                                             "--mirostat-lr",
+                                             "0.2",
+                                             "--mirostat-ent",
+                                             "4",
+                                             "--xtc-probability",
+                                             "0.5",
+                                             "--xtc-threshold",
+                                             "0.2",
+                                             "--top-nsigma",
+                                             "1.5",
+                                             "--dynatemp-range",
+                                             "0.3",
+                                             "--dynatemp-exp",
+                                             "2",
+                                             "--adaptive-target",
+                                             "0.4",
+                                             "--adaptive-decay",
+                                             "0.8",
+                                             "--adaptive-updt-w-cur",
+                                             "--tfs",
+                                             "0.9"});
+  EXPECT_FLOAT_EQ(s.sampling.dry_multiplier, 0.8F);
+  EXPECT_FLOAT_EQ(s.sampling.dry_base, 2.0F);
+  EXPECT_EQ(s.sampling.dry_allowed_length, 3);
+  EXPECT_EQ(s.sampling.dry_penalty_last_n, -1);
+  EXPECT_EQ(s.sampling.dry_breakers, (std::vector<std::string>{"\n\n"}));
+  EXPECT_EQ(s.sampling.mirostat, 2);
+  EXPECT_FLOAT_EQ(s.sampling.mirostat_lr, 0.2F);
+  EXPECT_FLOAT_EQ(s.sampling.mirostat_ent, 4.0F);
+  EXPECT_FLOAT_EQ(s.sampling.xtc_probability, 0.5F);
+  EXPECT_FLOAT_EQ(s.sampling.xtc_threshold, 0.2F);
+  EXPECT_FLOAT_EQ(s.sampling.top_n_sigma, 1.5F);
+  EXPECT_FLOAT_EQ(s.sampling.dynatemp_range, 0.3F);
+  EXPECT_FLOAT_EQ(s.sampling.dynatemp_exponent, 2.0F);
+  EXPECT_FLOAT_EQ(s.sampling.adaptive_target, 0.4F);
+  EXPECT_FLOAT_EQ(s.sampling.adaptive_decay, 0.8F);
+  EXPECT_TRUE(s.sampling.adaptive_new_p);
+  EXPECT_FLOAT_EQ(s.sampling.tfs_z, 0.9F);
+  EXPECT_EQ(error_of(Tool::cli, {"--mirostat", "3"}).code(), ggml::ErrorCode::invalid_argument);
+  EXPECT_TRUE(settings_of(Tool::cli, {"--dry-sequence-breaker", "none"}).sampling.dry_breakers.empty());
+  EXPECT_EQ(settings_of(Tool::cli, {"--sampling-seq", "edskypmxtiaf"}).sampling.samplers.size(), 12U);
 }
 
 TEST_F(Args, FilesAreReadAndEscapesProcessed) {
@@ -385,6 +434,44 @@ TEST_F(Args, TokenizeWantsExactlyOneText) {
   EXPECT_EQ(error_of(Tool::tokenize, {"-p", "a"}).message(), "");
   EXPECT_NE(error_of(Tool::tokenize, {}).message(), "");
   EXPECT_NE(error_of(Tool::tokenize, {"-p", "a", "--stdin"}).message(), "");
+}
+
+TEST_F(Args, GgufTakesBareWordsAsFiles) {
+  const Settings settings = settings_of(Tool::gguf, {"a.gguf", "--json", "b.gguf"});
+  EXPECT_EQ(settings.gguf.files, (std::vector<std::string>{"a.gguf", "b.gguf"}));
+  EXPECT_TRUE(settings.gguf.json);
+  EXPECT_EQ(error_of(Tool::gguf, {}, true).message(), "error: no file is given");
+  EXPECT_EQ(error_of(Tool::server, {"a.gguf"}).message(), "error: invalid argument: a.gguf");
+}
+
+TEST_F(Args, GgufKnowsOnlyItsOwnOptions) {
+  EXPECT_EQ(error_of(Tool::gguf, {"--port", "1"}).message(), "error: invalid argument: --port");
+  EXPECT_EQ(error_of(Tool::gguf, {"--preset", "x"}).message(), "error: invalid argument: --preset");
+  EXPECT_EQ(error_of(Tool::server, {"--preset", "x"}).message(), "error: invalid argument: --preset");
+  EXPECT_EQ(error_of(Tool::gguf_synth, {"--layrs", "1"}).hint().rfind("Did you mean --layers?", 0), 0U);
+}
+
+TEST_F(Args, SynthNeedsPresetAndFileUnlessItLists) {
+  EXPECT_EQ(error_of(Tool::gguf_synth, {}, true).message(), "error: --preset is missing");
+  EXPECT_EQ(error_of(Tool::gguf_synth, {"--preset", "x"}, true).message(), "error: -o FNAME is missing");
+  EXPECT_EQ(error_of(Tool::gguf_synth, {"--list"}, true).message(), "");
+  const SynthSettings synth = settings_of(Tool::gguf_synth, {"--preset", "x", "-o", "f", "--layers", "3"}).synth;
+  EXPECT_EQ(synth.preset + synth.output, "xf");
+  EXPECT_EQ(synth.layers, 3);
+  EXPECT_FALSE(synth.vocab.has_value());
+}
+
+TEST_F(Args, BenchTakesListsAndNamesTheOptionsItDoesNotUse) {
+  const grid::Grid grid = settings_of(Tool::bench, {"-m", "a,b", "-p", "1-3", "-p", "8", "-t", "2"}).grid;
+  EXPECT_EQ(grid.models, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(grid.n_prompt, (std::vector<int>{1, 2, 3, 8}));
+  EXPECT_TRUE(grid.n_gen.empty());
+  EXPECT_EQ(testing::notes_of(parse_line(Tool::bench, {"--port", "80", "-c", "4096", "-np", "2"})),
+            "info: not used by llama-bench: --port, -c, -np\n");
+  EXPECT_EQ(
+      error_of(Tool::bench, {"-p", "8-4"}).message(),
+      "error while handling argument \"-p\": expected integers, or ranges such as 1-8, 16-64+16, 1-64*2, separated "
+      "by commas (\"8-4\" ends below its beginning), got \"8-4\"");
 }
 
 TEST_F(Args, PrintingOptionsEndTheProgram) {

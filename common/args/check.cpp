@@ -48,6 +48,15 @@ void check_tokenize(const std::set<std::string_view>& given) {
                                  : "error: -p, -f and --stdin exclude one another: give one of them");
 }
 
+void check_synth(const SynthSettings& synth) {
+  if (synth.list) return;
+  if (synth.preset.empty()) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: --preset is missing",
+                      "llama-gguf synth --list shows all presets.");
+  }
+  if (synth.output.empty()) throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: -o FNAME is missing");
+}
+
 }  // namespace
 
 void check_settings(Tool tool, const std::set<std::string_view>& given, Target& target) {
@@ -68,6 +77,11 @@ void check_settings(Tool tool, const std::set<std::string_view>& given, Target& 
 }
 
 void check_model_given(Tool tool, const Settings& settings) {
+  if (tool == Tool::gguf && settings.gguf.files.empty()) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: no file is given",
+                      "usage: llama-gguf FILE, or llama-gguf synth --help");
+  }
+  if (tool == Tool::gguf_synth) check_synth(settings.synth);
   const bool loads = (kModelLoaders & tool_bit(tool)) != 0;
   if (!loads || !settings.model.path.empty()) return;
   throw ggml::Error(ggml::ErrorCode::invalid_argument,

@@ -12,7 +12,10 @@ constexpr std::array<std::pair<Tool, std::string_view>, kToolCount> kToolColumns
     std::pair<Tool, std::string_view>{Tool::server, "server"},
     {Tool::cli, "cli"},
     {Tool::sweep_bench, "sweep-bench"},
-    {Tool::tokenize, "tokenize"}};
+    {Tool::tokenize, "tokenize"},
+    {Tool::bench, "bench"},
+    {Tool::gguf, "gguf"},
+    {Tool::gguf_synth, "gguf synth"}};
 
 struct Variable {
   std::string_view name;
@@ -80,8 +83,10 @@ std::string parameters_document() {
       "for "
       "`-`.\nA value is the next argument (`--port 8080`, not `--port=8080`). Of a flag that is repeated the last "
       "value is "
-      "used, except\nfor lists. Flags of another program are accepted and listed once as unused. llama-bench and "
-      "llama-gguf have\nparsers of their own: see their `--help`.\n";
+      "used, except\nfor lists. Flags of another program are accepted and listed once as unused, but by llama-gguf, "
+      "which "
+      "shares no command\nlines with the others. Options of llama-bench take lists and have no variables, so that a "
+      "command line says all that\nit measured.\n";
   std::string_view group;
   for (const Option& row : all_options()) {
     if (row.tools == 0) continue;

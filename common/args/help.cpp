@@ -64,8 +64,28 @@ void append_list(std::string& out, Tool tool, std::string_view title, int width,
   append_wrapped(out, names, 2, 2, static_cast<std::size_t>(width));
 }
 
+/// What the program does, for those that take no model to run.
+std::string_view introduction(Tool tool) {
+  switch (tool) {
+    case Tool::bench:
+      return "Measures every combination of the values given. Values are lists, separated by commas or from repeated "
+             "options; integers may be ranges: 1-4, 16-64+16, 1-64*2.";
+    case Tool::gguf:
+      return "Shows what a GGUF file holds: container, metadata, tensors, totals per type. llama-gguf synth --help "
+             "describes how to write models with random weights.";
+    case Tool::gguf_synth:
+      return "Writes a model of a published model's exact shape with random weights, for speed, memory and planning "
+             "work where the real weights cannot be had. Text that comes out is noise.";
+    default:
+      return {};
+  }
+}
+
 std::string usage_text(Tool tool) {
   const std::string name(tool_name(tool));
+  if (tool == Tool::gguf)
+    return name + " FILE... [options]\n       " + name + " synth --preset NAME -o FNAME [options]";
+  if (tool == Tool::gguf_synth) return name + " --preset NAME -o FNAME [options]";
   return name + " -m MODEL" + (tool == Tool::tokenize ? " (-p TEXT | -f FILE | --stdin)" : "") + " [options]";
 }
 
@@ -88,6 +108,10 @@ std::string option_help(const Option& row, int width) {
 
 std::string help_text(Tool tool, int width) {
   std::string out = "usage: " + usage_text(tool) + "\n";
+  if (const std::string_view text = introduction(tool); !text.empty()) {
+    out += "\n";
+    append_wrapped(out, text, 0, 0, static_cast<std::size_t>(std::max(width, kNarrowest)));
+  }
   std::string_view group;
   for (const Option& row : all_options()) {
     if ((row.tools & tool_bit(tool)) == 0 || !acts(row)) continue;
@@ -114,12 +138,14 @@ std::string version_text() {
 }
 
 std::string bash_completion(Tool tool) {
-  const std::string name(tool_name(tool));
+  // The shell knows programs, not their subcommands: both forms of llama-gguf have one completion.
+  const ToolSet tools = (tool_bit(tool) & (kGguf | kSynth)) != 0 ? kGguf | kSynth : tool_bit(tool);
+  const std::string name((tools & kGguf) != 0 ? tool_name(Tool::gguf) : tool_name(tool));
   std::string function = "_" + name;
   std::replace(function.begin(), function.end(), '-', '_');
   std::string words;
   for (const Option& row : all_options()) {
-    if ((row.tools & tool_bit(tool)) == 0) continue;
+    if ((row.tools & tools) == 0 || row.is_operand) continue;
     for (const auto* list : {&row.spellings, &row.negatives})
       for (const std::string_view spelling : *list) words += (words.empty() ? "" : " ") + std::string(spelling);
   }

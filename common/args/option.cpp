@@ -87,6 +87,12 @@ Option& Option::list() {
   accumulates = true;
   return *this;
 }
+Option& Option::operand() {
+  is_operand = true;
+  accumulates = true;
+  arity = 1;
+  return *this;
+}
 Option& Option::refused(std::string_view feature, std::string_view advice) {
   refused_feature = feature;
   refused_advice = advice;

@@ -22,10 +22,15 @@ inline constexpr ToolSet kServer = tool_bit(Tool::server);
 inline constexpr ToolSet kCli = tool_bit(Tool::cli);
 inline constexpr ToolSet kSweepBench = tool_bit(Tool::sweep_bench);
 inline constexpr ToolSet kTokenize = tool_bit(Tool::tokenize);
+inline constexpr ToolSet kBench = tool_bit(Tool::bench);
+inline constexpr ToolSet kGguf = tool_bit(Tool::gguf);
+inline constexpr ToolSet kSynth = tool_bit(Tool::gguf_synth);
 inline constexpr ToolSet kGenerators = kServer | kCli;               // programs that sample tokens
 inline constexpr ToolSet kModelRunners = kGenerators | kSweepBench;  // programs that compute
 inline constexpr ToolSet kModelLoaders = kModelRunners | kTokenize;
-inline constexpr ToolSet kEveryTool = kModelLoaders;
+inline constexpr ToolSet kEveryTool = kModelLoaders | kBench | kGguf | kSynth;
+/// Programs between which command lines are moved: an option of one is known to the others, which list it as unused.
+inline constexpr ToolSet kSharedLine = kModelLoaders | kBench;
 
 /// One use of an option on the command line or in the environment.
 struct Argument {
@@ -63,6 +68,7 @@ struct Option {
   ToolSet tools = kModelRunners;
   int arity = 0;                                 // values consumed; -1: a second one if the first holds no ':'
   std::vector<std::string_view> optional_words;  // not empty: a value is consumed only if it is one of these
+  bool is_operand = false;                       // not an option but a bare word of the line; FILE is its name
   bool accumulates = false;                      // repeated uses add up instead of the last one winning
   Apply apply;
 
@@ -84,6 +90,7 @@ struct Option {
   Option& takes(int values);
   Option& words(std::vector<std::string_view> list);
   Option& list();
+  Option& operand();
   Option& refused(std::string_view feature, std::string_view advice);
   Option& unless(std::vector<std::string_view> values);
   Option& no_effect(std::string_view reason);

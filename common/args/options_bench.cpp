@@ -1,4 +1,4 @@
-// llama-sweep-bench. llama-bench has a grid parser of its own (tools/bench).
+// llama-sweep-bench.
 #include "common/args/option.h"
 #include "common/args/table.h"
 

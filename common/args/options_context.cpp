@@ -167,16 +167,20 @@ const std::vector<Option> kThreadRows = {
            })
         .initially("as -t"),
     option({"-C", "--cpu-mask"}, "M", "CPUs that the threads may use, as a mask in hexadecimal.",
-           cpu_mask([](Settings& s) -> auto& { return s.threads.cpus; })),
+           cpu_mask([](Settings& s) -> auto& { return s.threads.cpus; }))
+        .used_by(kModelRunners | kBench),
     option({"-Cr", "--cpu-range"}, "LO-HI", "The same as an inclusive range.",
-           cpu_range([](Settings& s) -> auto& { return s.threads.cpus; })),
+           cpu_range([](Settings& s) -> auto& { return s.threads.cpus; }))
+        .used_by(kModelRunners | kBench),
     option({"--cpu-strict"}, "0|1", "Pin each thread to one CPU of the mask.")
+        .used_by(kModelRunners | kBench)
         .no_effect("with -C or -Cr each thread has one CPU of the mask"),
     option({"--prio"}, "N", "Priority of the threads: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.",
            [](Target&, const Argument& argument) {
              if (to_integer(argument, argument.value(), -1, 3) != 0)
                refuse(argument, "thread priorities", "start the program with nice or chrt");
            })
+        .used_by(kModelRunners | kBench)
         .initially("0"),
     option({"--poll"}, "0...100", "How long threads spin for work before they sleep; 0 sleeps at once.",
            whole(
@@ -192,6 +196,7 @@ const std::vector<Option> kThreadRows = {
            "threads.",
            apply_numa)
         .variable("LLAMA_ARG_NUMA")
+        .used_by(kModelRunners | kBench)
         .initially("off"),
 };
 

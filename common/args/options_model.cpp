@@ -88,29 +88,29 @@ const std::vector<Option> kModelRows = {
         .used_by(kModelLoaders),
     option({"-mu", "--model-url"}, "URL", "Download the model.")
         .variable("LLAMA_ARG_MODEL_URL")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .refused(kDownload, kDownloadAdvice),
     option({"-hf", "-hfr", "--hf-repo"}, "USER/MODEL[:QUANT]", "Download from a repository.")
         .variable("LLAMA_ARG_HF_REPO")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .refused(kDownload, kDownloadAdvice),
     option({"-hff", "--hf-file"}, "FILE", "File in that repository.")
         .variable("LLAMA_ARG_HF_FILE")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .refused(kDownload, kDownloadAdvice),
     option({"-hft", "--hf-token"}, "TOKEN", "Access token of that repository.")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .no_effect("nothing is downloaded"),
     option({"--docker-repo"}, "REPO", "Download from another registry.")
         .variable("LLAMA_ARG_DOCKER_REPO")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .refused(kDownload, kDownloadAdvice),
     option({"--offline"}, "", "Use no network.")
         .variable("LLAMA_ARG_OFFLINE")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .no_effect("nothing is downloaded"),
     option({"-cl", "--cache-list"}, "", "List downloaded models.")
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kBench)
         .refused(kDownload, "look into the folder models/"),
     option({"-lm", "--load-mode"}, "MODE",
            "How weights come into memory: mmap, none (read into memory), mlock, mmap+mlock, dio (direct I/O) or auto.",

@@ -141,7 +141,8 @@ const std::vector<Option> kRows = {
         .variable("LLAMA_ARG_DEVICE")
         .initially("all"),
     option({"--list-devices"}, "", "List the GPU devices and end.",
-           toggle([](Settings& s) -> auto& { return s.model.list_devices; })),
+           toggle([](Settings& s) -> auto& { return s.model.list_devices; }))
+        .used_by(kModelRunners | kBench),
     option({"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
            "A simulated device of that capacity; repeatable.")
         .list()

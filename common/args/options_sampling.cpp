@@ -21,16 +21,6 @@ Apply given(std::string field, Apply inner) {
   };
 }
 
-/// A number of a sampler that this version lacks: every value that leaves it off is accepted.
-template <class Get, class IsOff>
-Apply real_if_off(Get get, IsOff is_off, std::string_view sampler, std::string_view advice) {
-  return [=](Target& target, const Argument& argument) {
-    const auto value = static_cast<float>(to_real(argument, argument.value(), -1e9, 1e9));
-    if (!is_off(value)) refuse(argument, sampler, advice);
-    get(target.settings.sampling) = value;
-  };
-}
-
 void apply_samplers(Target& target, const Argument& argument) {
   std::vector<std::string>& chain = target.settings.sampling.samplers;
   chain.clear();
@@ -91,12 +81,6 @@ void apply_dry_breaker(Target& target, const Argument& argument) {
   if (argument.value() != "none") sampling.dry_breakers.push_back(argument.value());
 }
 
-void apply_mirostat(Target& target, const Argument& argument) {
-  const std::int64_t kind = to_integer(argument, argument.value(), 0, 2);
-  if (kind != 0) refuse(argument, "Mirostat sampling", "use --top-p or --min-p");
-  target.settings.sampling.mirostat = static_cast<int>(kind);
-}
-
 template <class Get>
 Apply sampling_real(std::string field, Get get, double least, double most) {
   return given(std::move(field), [=](Target& target, const Argument& argument) {
@@ -105,9 +89,9 @@ Apply sampling_real(std::string field, Get get, double least, double most) {
 }
 
 template <class Get>
-Apply sampling_whole(std::string field, Get get, std::int64_t least) {
+Apply sampling_whole(std::string field, Get get, std::int64_t least, std::int64_t most = kMaxInt) {
   return given(std::move(field), [=](Target& target, const Argument& argument) {
-    get(target.settings.sampling) = static_cast<int>(to_integer(argument, argument.value(), least, kMaxInt));
+    get(target.settings.sampling) = static_cast<int>(to_integer(argument, argument.value(), least, most));
   });
 }
 
@@ -167,26 +151,23 @@ const std::vector<Option> kChainRows = {
         .list(),
 };
 
-const std::vector<Option> kLaterRows = {
+const std::vector<Option> kFurtherRows = {
     option({"--top-nsigma", "--top-n-sigma"}, "N",
            "Keep tokens within N standard deviations of the best; 0 or less: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.top_n_sigma; }, [](float v) { return v <= 0; },
-               "the top-n-sigma sampler", "use --min-p"))
+           sampling_real(
+               "top_n_sigma", [](SamplingSettings& s) -> auto& { return s.top_n_sigma; }, -1e9, 1e9))
         .initially("-1"),
     option({"--xtc-probability"}, "N", "Chance to leave out the likeliest tokens; 0: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.xtc_probability; }, [](float v) { return v <= 0; },
-               "the XTC sampler", "leave it out"))
-        .initially("0"),
-    option({"--xtc-threshold"}, "N", "Probability from which XTC leaves tokens out.",
            sampling_real(
-               "xtc_threshold", [](SamplingSettings& s) -> auto& { return s.xtc_threshold; }, 0, 1))
+               "xtc_probability", [](SamplingSettings& s) -> auto& { return s.xtc_probability; }, -1e9, 1e9))
+        .initially("0"),
+    option({"--xtc-threshold"}, "N", "Probability from which XTC leaves tokens out; above 0.5: off.",
+           sampling_real(
+               "xtc_threshold", [](SamplingSettings& s) -> auto& { return s.xtc_threshold; }, 0, 1e9))
         .initially("0.1"),
     option({"--dry-multiplier"}, "N", "Penalty of repeated sequences (DRY); 0: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.dry_multiplier; }, [](float v) { return v == 0; },
-               "the DRY sampler", "use --repeat-penalty"))
+           sampling_real(
+               "dry_multiplier", [](SamplingSettings& s) -> auto& { return s.dry_multiplier; }, -1e9, 1e9))
         .initially("0"),
     option({"--dry-base"}, "N", "DRY: base of the growing penalty.",
            sampling_real(
@@ -204,26 +185,29 @@ const std::vector<Option> kLaterRows = {
            apply_dry_breaker)
         .list()
         .initially("\\n : \" *"),
-    option({"--adaptive-target"}, "N", "Adaptive-p: wanted probability of the chosen tokens; negative: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.adaptive_target; }, [](float v) { return v < 0; },
-               "the adaptive-p sampler", "use --temp and --min-p"))
-        .initially("-1"),
-    option({"--adaptive-decay"}, "N", "Adaptive-p: decay.",
+    option({"--adaptive-target"}, "N", "Adaptive-p: wanted mean probability of the chosen tokens; negative: off.",
            sampling_real(
-               "adaptive_decay", [](SamplingSettings& s) -> auto& { return s.adaptive_decay; }, 0, 0.99))
+               "adaptive_target", [](SamplingSettings& s) -> auto& { return s.adaptive_target; }, -1e9, 1e9))
+        .initially("-1"),
+    option({"--adaptive-decay"}, "N", "Adaptive-p: weight of the past in the mean, at most 0.99.",
+           sampling_real(
+               "adaptive_decay", [](SamplingSettings& s) -> auto& { return s.adaptive_decay; }, 0, 1e9))
         .initially("0.9"),
-    option({"--adaptive-updt-w-cur"}, "", "Adaptive-p: variant of the update.").no_effect("adaptive-p is off"),
+    option({"--adaptive-updt-w-cur"}, "", "Adaptive-p: average the probabilities after its transformation.",
+           toggle([](Settings& s) -> auto& { return s.sampling.adaptive_new_p; }))
+        .initially("off"),
     option({"--dynatemp-range"}, "N", "Dynamic temperature: range around --temp; 0: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.dynatemp_range; }, [](float v) { return v <= 0; },
-               "dynamic temperature", "use --temp"))
+           sampling_real(
+               "dynatemp_range", [](SamplingSettings& s) -> auto& { return s.dynatemp_range; }, -1e9, 1e9))
         .initially("0"),
     option({"--dynatemp-exp"}, "N", "Dynamic temperature: exponent.",
            sampling_real(
                "dynatemp_exponent", [](SamplingSettings& s) -> auto& { return s.dynatemp_exponent; }, -1e9, 1e9))
         .initially("1"),
-    option({"--mirostat"}, "0|1|2", "Mirostat; 0: off.", given("mirostat", apply_mirostat)).initially("0"),
+    option({"--mirostat"}, "0|1|2", "Mirostat 1 or 2, instead of all samplers but the temperature; 0: off.",
+           sampling_whole(
+               "mirostat", [](SamplingSettings& s) -> auto& { return s.mirostat; }, 0, 2))
+        .initially("0"),
     option({"--mirostat-lr"}, "N", "Mirostat: learning rate (eta).",
            sampling_real(
                "mirostat_lr", [](SamplingSettings& s) -> auto& { return s.mirostat_lr; }, 0, 1e9))
@@ -233,9 +217,8 @@ const std::vector<Option> kLaterRows = {
                "mirostat_ent", [](SamplingSettings& s) -> auto& { return s.mirostat_ent; }, 0, 1e9))
         .initially("5"),
     option({"--tfs"}, "N", "Tail-free sampling; 1: off.",
-           real_if_off(
-               [](SamplingSettings& s) -> auto& { return s.tfs_z; }, [](float v) { return v >= 1; },
-               "tail-free sampling", "use --min-p"))
+           sampling_real(
+               "tfs_z", [](SamplingSettings& s) -> auto& { return s.tfs_z; }, -1e9, 1e9))
         .initially("1"),
     option({"--penalize-nl"}, "", "Count the newline in the penalties.").no_effect_warning("it is always counted"),
     option({"--cfg-scale"}, "N", "Classifier-free guidance.").no_effect_warning("guidance is not available"),
@@ -272,7 +255,7 @@ void add(std::vector<Option>& table, const std::vector<Option>& rows, std::strin
 
 void add_sampling_options(std::vector<Option>& table) {
   add(table, kChainRows, kSampling);
-  add(table, kLaterRows, kSampling);
+  add(table, kFurtherRows, kSampling);
   add(table, kGrammarRows, kGrammar);
 }
 

@@ -102,7 +102,7 @@ const std::vector<Option> kSocketRows = {
                [](Settings& s) -> auto& { return s.server.sse_ping_interval_s; }, -1))
         .variable("LLAMA_ARG_SSE_PING_INTERVAL")
         .initially("30"),
-    option({"--threads-http"}, "N", "Threads that serve connections.",
+    option({"--threads-http"}, "N", "Threads kept for connections; more are started while they are needed.",
            whole(
                [](Settings& s) -> auto& { return s.server.threads_http; }, -1, 65536))
         .variable("LLAMA_ARG_THREADS_HTTP")

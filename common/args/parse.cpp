@@ -11,6 +11,7 @@
 #include "common/args/rewrite.h"
 #include "common/args/table.h"
 #include "common/log/log.h"
+#include "common/log/standard_output.h"
 
 namespace common {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 /// What one run of parse() collects beside the settings.
 class Parsing {
  public:
-  Parsing(Tool tool, Parsed& parsed) : tool_(tool), parsed_(parsed), target_{parsed.settings, parsed.notes} {}
+  Parsing(Tool tool, Parsed& parsed) : tool_(tool), target_{parsed.settings, parsed.notes} {}
 
   void use(const Option& row, const Argument& argument);
   void finish();
@@ -27,7 +28,6 @@ class Parsing {
 
  private:
   Tool tool_;
-  Parsed& parsed_;
   Target target_;
   std::set<std::string_view> given_;  // long names
   std::vector<std::string> unused_;   // of other programs
@@ -133,6 +133,12 @@ std::string_view tool_name(Tool tool) noexcept {
       return "llama-sweep-bench";
     case Tool::tokenize:
       return "llama-tokenize";
+    case Tool::bench:
+      return "llama-bench";
+    case Tool::gguf:
+      return "llama-gguf";
+    case Tool::gguf_synth:
+      return "llama-gguf synth";
   }
   return {};
 }
@@ -172,8 +178,10 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
 Parsed parse_or_exit(Tool tool, int argc, const char* const* argv, const ParseOptions& options) {
   try {
     Parsed parsed = parse(tool, argc, argv, options);
-    if (parsed.action == Action::exit_success)
+    if (parsed.action == Action::exit_success) {
+      flush_standard_output();
       std::exit(EXIT_SUCCESS);  // NOLINT(concurrency-mt-unsafe): no threads yet
+    }
     init_log(parsed.settings.log);
     for (const auto& [level, text] : parsed.notes) {
       if (!ggml::log_enabled(level)) continue;
@@ -181,7 +189,9 @@ Parsed parse_or_exit(Tool tool, int argc, const char* const* argv, const ParseOp
     }
     return parsed;
   } catch (const ggml::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    // The table's errors are whole lines; one that arose below it is not.
+    const bool whole = std::string_view(error.what()).starts_with("error");
+    std::fprintf(stderr, "%s%s\n", whole ? "" : "error: ", error.what());
     if (!error.hint().empty()) std::fprintf(stderr, "%s\n", error.hint().c_str());
     std::exit(EXIT_FAILURE);  // NOLINT(concurrency-mt-unsafe): no threads yet
   }

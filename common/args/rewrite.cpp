@@ -48,9 +48,13 @@ Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string typed = arguments[i];
     const bool looks_like_option = typed.size() > 1 && typed[0] == '-';
-    const Match match = looks_like_option ? find_option(tool, normal_spelling(typed)) : Match{};
+    const Match match = looks_like_option ? find_option(tool, normal_spelling(typed)) : Match{find_operand(tool)};
     if (match.row == nullptr) unknown_argument(tool, typed);
     const std::string_view name = match.row->long_name();
+    if (!looks_like_option) {
+      out.occurrences.push_back({match.row, {std::string(name), false, false, {typed}}});
+      continue;
+    }
     if (name == "--help" || name == "--version" || name == "--completion-bash") {
       out.printing = name;
       return out;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/args/grid.h"
 #include "ggml/log.h"
 #include "ggml/type.h"
 
@@ -126,6 +127,7 @@ struct SamplingSettings {
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
   float adaptive_target = -1.0F;
   float adaptive_decay = 0.9F;
+  bool adaptive_new_p = false;  // average the probabilities after adaptive-p's transformation
   int mirostat = 0;
   float mirostat_lr = 0.1F;                                // eta
   float mirostat_ent = 5.0F;                               // tau
@@ -210,7 +212,7 @@ struct TokenizeSettings {
 
 enum class SweepFormat : std::uint8_t { markdown, jsonl };
 
-/// llama-sweep-bench (llama-bench has a grid parser of its own).
+/// llama-sweep-bench; what llama-bench is told is a grid::Grid.
 struct BenchSettings {
   int repetitions = 1;        // -nrep
   bool warmup_batch = false;  // -wb
@@ -219,6 +221,25 @@ struct BenchSettings {
   bool roofline = false;      // --roofline
   SweepFormat format = SweepFormat::markdown;
   std::string output_file;  // a clean copy of the table
+};
+
+/// llama-gguf FILE...
+struct GgufSettings {
+  std::vector<std::string> files;
+  bool json = false;
+  bool full = false;  // arrays and long strings whole
+};
+
+/// llama-gguf synth: the model to write.
+struct SynthSettings {
+  std::string preset;
+  std::string mix = "q4_k_m";
+  std::string output;
+  bool list = false;  // --list: print and end
+  std::optional<int> layers, experts, vocab;
+  std::uint64_t seed = 1;
+  float router_skew = 0;  // 0: every expert is chosen about equally often
+  bool sparse = false;    // header only; the data are a hole
 };
 
 struct LogSettings {
@@ -244,6 +265,9 @@ struct Settings {
   PromptSettings prompt;
   TokenizeSettings tokenize;
   BenchSettings bench;
+  grid::Grid grid;
+  GgufSettings gguf;
+  SynthSettings synth;
   LogSettings log;
 };
 

@@ -19,6 +19,8 @@ std::vector<Option> build_table() {
   add_server_options(table);
   add_speculative_options(table);
   add_bench_options(table);
+  add_grid_options(table);
+  add_gguf_options(table);
   add_foreign_options(table);
   return table;
 }
@@ -46,6 +48,12 @@ int edit_distance(std::string_view a, std::string_view b) {
   return at(a.size(), b.size());
 }
 
+/// Whether an option that is not the tool's own means something to it: it belongs to a program with which the tool
+/// shares command lines, or to one that is not here.
+bool shares(Tool tool, const Option& row) {
+  return (kSharedLine & tool_bit(tool)) != 0 && (row.tools == 0 || (row.tools & kSharedLine) != 0);
+}
+
 std::string_view without_dashes(std::string_view name) {
   while (name.starts_with('-')) name.remove_prefix(1);
   return name;
@@ -65,9 +73,15 @@ Match find_option(Tool tool, std::string_view spelling) {
     const bool negative = !positive && contains(row.negatives, spelling);
     if (!positive && !negative) continue;
     if ((row.tools & tool_bit(tool)) != 0) return {&row, negative};
-    if (other.row == nullptr) other = {&row, negative};
+    if (other.row == nullptr && shares(tool, row)) other = {&row, negative};
   }
   return other;
+}
+
+const Option* find_operand(Tool tool) {
+  for (const Option& row : all_options())
+    if (row.is_operand && (row.tools & tool_bit(tool)) != 0) return &row;
+  return nullptr;
 }
 
 std::string normal_spelling(std::string_view typed) {
@@ -91,7 +105,9 @@ std::string_view nearest_spelling(Tool tool, std::string_view typed) {
   };
   for (const Option& row : all_options()) {
     // An option of another program is only suggested when it is strictly nearer.
-    const int handicap = (row.tools & tool_bit(tool)) != 0 ? 0 : 1;
+    const bool own = (row.tools & tool_bit(tool)) != 0;
+    if (row.is_operand || (!own && !shares(tool, row))) continue;
+    const int handicap = own ? 0 : 1;
     for (const std::string_view name : row.spellings) consider(name, handicap);
     for (const std::string_view name : row.negatives) consider(name, handicap);
   }

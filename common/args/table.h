@@ -11,13 +11,15 @@ namespace common {
 /// Every option of every executable, in the order of the help text. Immutable; built at the first call.
 [[nodiscard]] std::span<const Option> all_options();
 
-/// The row that `spelling` names for `tool` (a row of another tool if this one has none), and whether it is one of its
-/// negative forms. Null row: unknown.
+/// The row that `spelling` names for `tool` (of a tool with which it shares command lines if this one has none), and
+/// whether it is one of its negative forms. Null row: unknown.
 struct Match {
   const Option* row = nullptr;
   bool negative = false;
 };
 [[nodiscard]] Match find_option(Tool tool, std::string_view spelling);
+/// The row that takes the bare words of the command line; null if the tool has none.
+[[nodiscard]] const Option* find_operand(Tool tool);
 /// The spelling as looked up: in a `--` argument `_` stands for `-`.
 [[nodiscard]] std::string normal_spelling(std::string_view typed);
 /// The known spelling that `typed` was probably meant to be; empty when none is near.
@@ -34,6 +36,8 @@ void add_chat_options(std::vector<Option>& table);         // options_chat.cpp
 void add_prompt_options(std::vector<Option>& table);       // options_prompt.cpp
 void add_speculative_options(std::vector<Option>& table);  // options_speculative.cpp
 void add_bench_options(std::vector<Option>& table);        // options_bench.cpp
+void add_grid_options(std::vector<Option>& table);         // options_grid.cpp
+void add_gguf_options(std::vector<Option>& table);         // options_gguf.cpp
 void add_log_options(std::vector<Option>& table);          // options_log.cpp
 void add_foreign_options(std::vector<Option>& table);      // options_foreign.cpp
 

@@ -80,7 +80,8 @@ class Table : public ::testing::Test {
   tandem::TempDir folder_;
 };
 
-constexpr std::array<Tool, kToolCount> kTools = {Tool::server, Tool::cli, Tool::sweep_bench, Tool::tokenize};
+constexpr std::array<Tool, kToolCount> kTools = {Tool::server, Tool::cli,  Tool::sweep_bench, Tool::tokenize,
+                                                 Tool::bench,  Tool::gguf, Tool::gguf_synth};
 
 TEST_F(Table, NoTwoRowsOfOneProgramShareASpelling) {
   for (const Tool tool : kTools) {

@@ -83,7 +83,11 @@ std::string format_line(const LogState& log, LogLevel level, std::string_view li
     const auto whole = static_cast<std::int64_t>(since.count() * 1e3);
     out += fmt::format("{}.{:02}.{:03} ", whole / 60000, whole / 1000 % 60, whole % 1000);
   }
-  if (log.prefix) out += fmt::format("{} ", row.letter);
+  if (log.prefix) {
+    out += fmt::format("{} ", row.letter);
+  } else if (level <= LogLevel::warn) {
+    out += fmt::format("{}: ", row.name);
+  }
   out += line;
   return colors && row.color[0] != '\0' ? row.color + out + kReset : out;
 }

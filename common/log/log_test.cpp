@@ -37,7 +37,7 @@ TEST_F(Log, WritesLinesUpToTheVerbosityToTheFile) {
   ggml::logf(ggml::LogLevel::error, "an error %d", 1);
   ggml::logf(ggml::LogLevel::warn, "a warning");
   ggml::logf(ggml::LogLevel::info, "information");
-  EXPECT_EQ(written(), "an error 1\na warning\n");
+  EXPECT_EQ(written(), "error: an error 1\nwarning: a warning\n");
 }
 
 TEST_F(Log, EachVerbosityAddsOneLevel) {

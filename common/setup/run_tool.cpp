@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 
+#include "common/log/standard_output.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
@@ -11,7 +12,9 @@ namespace common {
 int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Settings& settings)) {
   const Parsed parsed = parse_or_exit(tool, argc, argv);
   try {
-    return run(parsed.settings);
+    const int status = run(parsed.settings);
+    flush_standard_output();
+    return status;
   } catch (const ggml::Error& error) {
     ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
   } catch (const std::bad_alloc&) {

@@ -1,67 +1,15 @@
 #include "grid.h"
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
+#include <thread>
 
-#include "ggml/error.h"
 #include "ggml/log.h"
 
 namespace bench {
 
-using ggml::Error;
-using ggml::ErrorCode;
 using ggml::strf;
 
 namespace {
-
-constexpr int kMaxValues = 100000;  // of one range: a typing error must not fill the memory
-
-[[noreturn]] void bad_list(std::string_view flag, std::string_view text, std::string_view why) {
-  throw Error(ErrorCode::invalid_argument, std::string(flag) + " '" + std::string(text) + "': " + std::string(why),
-              "write integers separated by commas, or ranges such as 1-8, 16-64+16, 1-64*2");
-}
-
-std::optional<int> take_int(std::string_view& text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return value;
-}
-
-void add_item(std::string_view flag, std::string_view item, std::vector<int>& values) {
-  std::string_view rest = item;
-  const std::optional<int> first = take_int(rest);
-  if (!first) bad_list(flag, item, "not an integer");
-  if (rest.empty()) {
-    values.push_back(*first);
-    return;
-  }
-  if (rest[0] != '-') bad_list(flag, item, "not an integer or a range");
-  rest.remove_prefix(1);
-  const std::optional<int> last = take_int(rest);
-  if (!last) bad_list(flag, item, "the range has no end");
-  char step_kind = '+';
-  int step = 1;
-  if (!rest.empty()) {
-    step_kind = rest[0];
-    if (step_kind != '+' && step_kind != '*') bad_list(flag, item, "a step begins with + or *");
-    rest.remove_prefix(1);
-    const std::optional<int> given = take_int(rest);
-    if (!given || !rest.empty()) bad_list(flag, item, "the step is no integer");
-    step = *given;
-  }
-  if (*last < *first) bad_list(flag, item, "the range ends below its beginning");
-  int count = 0;
-  for (std::int64_t value = *first; value <= *last;) {
-    if (++count > kMaxValues) bad_list(flag, item, "too many values");
-    values.push_back(static_cast<int>(value));
-    const std::int64_t next = step_kind == '+' ? value + step : value * step;
-    if (next <= value) bad_list(flag, item, "the step does not grow the value");
-    value = next;
-  }
-}
 
 /// Calls `body` for every combination of the axes that do not belong to a test's own shape.
 template <class Body>
@@ -91,15 +39,42 @@ void for_each_setting(const Grid& grid, const Body& body) {
 
 }  // namespace
 
-std::vector<int> parse_int_list(std::string_view flag, std::string_view text) {
-  std::vector<int> values;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    add_item(flag, text.substr(begin, end - begin), values);
-    begin = end + 1;
+Grid default_grid() {
+  Grid grid;
+  grid.models = {"models/7B/ggml-model-q4_0.gguf"};
+  grid.n_prompt = {512};
+  grid.n_gen = {128};
+  grid.n_depth = {0};
+  grid.n_batch = {2048};
+  grid.n_ubatch = {512};
+  grid.n_threads = {std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  grid.n_gpu_layers = {-1};
+  grid.n_cpu_moe = {0};
+  grid.poll = {50};
+  grid.type_k = {ggml::DType::f16};
+  grid.type_v = {ggml::DType::f16};
+  grid.flash_attention = {FlashAttention::automatic};
+  grid.load_mode = {LoadMode::mmap};
+  grid.tensor_rules = {""};
+  return grid;
+}
+
+Grid with_defaults(Grid given) {
+  const Grid defaults = default_grid();
+  const auto fill = [&](auto Grid::*list) {
+    if ((given.*list).empty()) given.*list = defaults.*list;
+  };
+  for (auto list : {&Grid::n_prompt, &Grid::n_gen, &Grid::n_depth, &Grid::n_batch, &Grid::n_ubatch, &Grid::n_threads,
+                    &Grid::n_gpu_layers, &Grid::n_cpu_moe, &Grid::poll}) {
+    fill(list);
   }
-  return values;
+  fill(&Grid::models);
+  fill(&Grid::type_k);
+  fill(&Grid::type_v);
+  fill(&Grid::flash_attention);
+  fill(&Grid::load_mode);
+  fill(&Grid::tensor_rules);
+  return given;
 }
 
 std::string Test::label() const {
@@ -131,22 +106,6 @@ std::vector<Test> expand(const Grid& grid) {
     for (const auto& [prompt, gen] : grid.gen_at_prompt) add(prompt, gen, true);
   });
   return tests;
-}
-
-std::string_view load_mode_name(LoadMode mode) {
-  switch (mode) {
-    case LoadMode::none:
-      return "none";
-    case LoadMode::mmap:
-      return "mmap";
-    case LoadMode::mlock:
-      return "mlock";
-    case LoadMode::mmap_mlock:
-      return "mmap+mlock";
-    case LoadMode::direct_io:
-      break;
-  }
-  return "dio";
 }
 
 }  // namespace bench

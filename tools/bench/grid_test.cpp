@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/args/args.h"
 #include "ggml/error.h"
-#include "options.h"
 #include "result.h"
 
 namespace bench {
@@ -11,25 +11,35 @@ namespace {
 
 using Ints = std::vector<int>;
 
+Ints int_list(const char* text) {
+  std::string why;
+  const Ints values = common::grid::parse_int_list(text, why);
+  EXPECT_EQ(why, "") << text;
+  return values;
+}
+
 TEST(IntList, TakesListsAndRanges) {
-  EXPECT_EQ(parse_int_list("-p", "512"), Ints{512});
-  EXPECT_EQ(parse_int_list("-p", "1,2,-3"), (Ints{1, 2, -3}));
-  EXPECT_EQ(parse_int_list("-p", "1-4"), (Ints{1, 2, 3, 4}));
-  EXPECT_EQ(parse_int_list("-p", "16-64+16,7"), (Ints{16, 32, 48, 64, 7}));
-  EXPECT_EQ(parse_int_list("-p", "1-8*2"), (Ints{1, 2, 4, 8}));
+  EXPECT_EQ(int_list("512"), Ints{512});
+  EXPECT_EQ(int_list("1,2,-3"), (Ints{1, 2, -3}));
+  EXPECT_EQ(int_list("1-4"), (Ints{1, 2, 3, 4}));
+  EXPECT_EQ(int_list("16-64+16,7"), (Ints{16, 32, 48, 64, 7}));
+  EXPECT_EQ(int_list("1-8*2"), (Ints{1, 2, 4, 8}));
 }
 
 TEST(IntList, RefusesWhatIsNoListOfIntegers) {
   for (const char* text : {"", "x", "1,", "1-", "1-4+", "1-4*1", "1-4+0", "0-4*2", "1.5", "1-4/2", "99999999999"}) {
-    EXPECT_THROW((void)parse_int_list("-p", text), ggml::Error) << text;
+    std::string why;
+    EXPECT_TRUE(common::grid::parse_int_list(text, why).empty()) << text;
+    EXPECT_NE(why, "") << text;
   }
 }
 
 Grid parsed(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "llama-bench");
-  Grid grid;
-  EXPECT_EQ(parse_options(static_cast<int>(arguments.size()), arguments.data(), grid), Action::run);
-  return grid;
+  common::ParseOptions options;
+  options.environment = [](const std::string&) { return std::optional<std::string>(); };
+  return with_defaults(
+      common::parse(common::Tool::bench, static_cast<int>(arguments.size()), arguments.data(), options).settings.grid);
 }
 
 TEST(Options, GivenListsReplaceTheDefaultsAndAddUp) {
@@ -62,9 +72,23 @@ TEST(Options, RefuseWhatTheyCannotDo) {
                                                     {"-ctk", "q7"},
                                                     {"-sas", "1"},
                                                     {"-ot", "x=CUDA0"},
+                                                    {"-tgb", "2,2"},
+                                                    {"-sm", "row"},
                                                     {"-r", "0"}}) {
     EXPECT_THROW(parsed(arguments), ggml::Error) << arguments[0];
   }
+}
+
+TEST(Options, SwitchesTakeAValueOrNone) {
+  EXPECT_EQ(parsed({"-mmp", "0", "-p", "64"}).load_mode, std::vector<LoadMode>{LoadMode::none});
+  EXPECT_EQ(parsed({"-mmp", "0,1"}).load_mode, (std::vector<LoadMode>{LoadMode::none, LoadMode::mmap}));
+  EXPECT_EQ(parsed({"--no-mmap"}).load_mode, std::vector<LoadMode>{LoadMode::none});
+  EXPECT_EQ(parsed({"-dio", "1"}).load_mode, std::vector<LoadMode>{LoadMode::direct_io});
+  EXPECT_EQ(parsed({"-fmoe", "1", "-nkvo", "0", "-rtr", "0", "-p", "7"}).n_prompt, Ints{7});
+}
+
+TEST(Options, GroupsOfPlacementRulesAreAnAxis) {
+  EXPECT_EQ(parsed({"-ot", ",exps=CPU;attn=CPU"}).tensor_rules, (std::vector<std::string>{"", "exps=CPU;attn=CPU"}));
 }
 
 TEST(Result, RatesCountWhatWasTimed) {

@@ -2,26 +2,27 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <new>
 #include <thread>
 
-#include "ggml/error.h"
+#include "common/setup/run_tool.h"
 #include "ggml/log.h"
-#include "options.h"
+#include "grid.h"
 #include "printer.h"
 #include "runner.h"
 
 namespace {
 
-int run(const bench::Grid& grid) {
-  if (!grid.verbose) ggml::set_log_level(ggml::LogLevel::error);
+int run(const common::Settings& settings) {
+  constexpr int kVerbose = 4;  // the log of loading would stand between the results
+  if (settings.log.verbosity < kVerbose) ggml::set_log_level(ggml::LogLevel::error);
+  const bench::Grid grid = bench::with_defaults(settings.grid);
   const bench::Grid defaults = bench::default_grid();
   const std::unique_ptr<bench::Printer> printers[] = {bench::make_printer(grid.output, stdout, grid, defaults),
                                                       bench::make_printer(grid.output_stderr, stderr, grid, defaults)};
   for (const auto& printer : printers) {
     if (printer != nullptr) printer->begin();
   }
-  bench::Runner runner(grid);
+  bench::Runner runner(settings);
   const std::vector<bench::Test> tests = bench::expand(grid);
   for (std::size_t i = 0; i < tests.size(); ++i) {
     if (grid.progress)
@@ -41,19 +42,5 @@ int run(const bench::Grid& grid) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    bench::Grid grid;
-    if (bench::parse_options(argc, argv, grid) == bench::Action::exit_success) return 0;
-    return run(grid);
-  } catch (const ggml::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
-    return 1;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "error: out of memory\n");
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
+  return common::run_tool(common::Tool::bench, argc, argv, run);
 }

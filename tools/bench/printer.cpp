@@ -1,5 +1,6 @@
 #include "printer.h"
 
+#include "ggml/error.h"
 #include "ggml/log.h"
 
 namespace bench {
@@ -63,7 +64,9 @@ class StreamPrinter : public Printer {
  protected:
   void write(const std::string& text) {
     std::fputs(text.c_str(), stream_);
-    std::fflush(stream_);
+    if (std::fflush(stream_) == 0 && std::ferror(stream_) == 0) return;
+    throw ggml::Error(ggml::ErrorCode::io, stream_ == stdout ? "standard output could not be written"
+                                                             : "standard error could not be written");
   }
 
  private:

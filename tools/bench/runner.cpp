@@ -7,7 +7,6 @@
 #include <span>
 
 #include "common/args/build_info.h"
-#include "common/args/settings.h"
 #include "common/setup/setup.h"
 #include "llama/context.h"
 
@@ -56,8 +55,19 @@ class Load {
   llama::SeqId seq_;
 };
 
-common::Settings settings_of(const Test& test) {
-  common::Settings settings;
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace
+
+common::Settings Runner::settings_of(const Test& test) const {
+  common::Settings settings = settings_;
   settings.model.path = test.model;
   settings.model.lock_memory = test.load_mode == LoadMode::mlock || test.load_mode == LoadMode::mmap_mlock;
   settings.model.load_mode = common::LoadMode::read;
@@ -75,17 +85,6 @@ common::Settings settings_of(const Test& test) {
   settings.cache.type_v = test.type_v;
   return settings;
 }
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
-}  // namespace
 
 void Runner::load(const Test& test) {
   const bool same_device = device_ != nullptr && loaded_.n_threads == test.n_threads && loaded_.poll == test.poll;
@@ -107,14 +106,14 @@ Result Runner::run(const Test& test) {
   const common::Settings settings = settings_of(test);
   llama::Context context(*model_, *device_, common::context_params(settings, *model_, 1));
   Load work(context);
-  if (grid_.warmup) {
+  if (settings_.model.warmup) {
     if (test.n_prompt > 0) work.prompt(test.n_prompt);
     if (test.n_gen > 0 && test.n_prompt == 0) work.generate(1);
   }
   Result result;
   result.test = test;
   result.test_time = utc_now();
-  for (int i = 0; i < grid_.repetitions; ++i) {
+  for (int i = 0; i < settings_.grid.repetitions; ++i) {
     work.clear();
     if (test.n_depth > 0) work.prompt(test.n_depth);
     if (test.prompt_is_untimed) work.prompt(test.n_prompt);

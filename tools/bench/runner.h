@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "common/args/settings.h"
 #include "ggml/device.h"
 #include "llama/model.h"
 #include "result.h"
@@ -11,15 +12,17 @@ namespace bench {
 /// Loads models and runs tests; keeps a model loaded while its settings stay the same.
 class Runner {
  public:
-  explicit Runner(const Grid& grid) : grid_(grid) {}
+  /// `settings`: what holds for every test.
+  explicit Runner(const common::Settings& settings) : settings_(settings) {}
 
   /// Throws Error when the model does not load or a step fails.
   [[nodiscard]] Result run(const Test& test);
 
  private:
   void load(const Test& test);
+  [[nodiscard]] common::Settings settings_of(const Test& test) const;
 
-  const Grid& grid_;
+  const common::Settings& settings_;
   Test loaded_;
   std::unique_ptr<ggml::Device> device_;
   std::unique_ptr<llama::Model> model_;

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
 #include <iostream>
+
+#include "common/args/environment.h"
+#include "common/log/standard_output.h"
+#include "ggml/error.h"
 
 namespace cli {
 namespace {
@@ -38,7 +41,14 @@ const char* color_of(Console::Speaker speaker) {
 Console::Console(bool colors) : colors_(colors) {}
 
 Console::~Console() {
-  speak(Speaker::none);
+  try {
+    speak(Speaker::none);
+  } catch (const ggml::Error&) {  // whoever wrote before was told already
+  }
+}
+
+bool Console::is_terminal() {
+  return isatty(STDOUT_FILENO) == 1 && !common::environment("NO_COLOR");
 }
 
 void Console::speak(Speaker speaker) {
@@ -47,8 +57,7 @@ void Console::speak(Speaker speaker) {
 }
 
 void Console::write(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  common::write_standard_output(text);
 }
 
 std::optional<std::string> Console::read_line(bool multiline) {

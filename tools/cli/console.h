@@ -15,8 +15,12 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
+  /// Whether standard output is a terminal and NO_COLOR is not set.
+  [[nodiscard]] static bool is_terminal();
+
   enum class Speaker : unsigned char { none, prompt, user, model };
   void speak(Speaker speaker);
+  /// Throws Error(io) when the terminal, pipe or file takes nothing more; so does speak().
   void write(std::string_view text);
   /// One line of input without its end; nothing at the end of input. A line that ends with a backslash goes on in the
   /// next; with `multiline` every line goes on until one that ends with a slash.

@@ -32,7 +32,6 @@ bool has_new(const std::string& text, std::size_t n_new, const std::vector<std::
 
 Generator::Generator(llama::Context& context, const llama::SamplingParams& sampling, bool (*interrupted)())
     : context_(context),
-      sampling_(sampling),
       sampler_(sampling, context.model().vocab(), context.params().n_ctx),
       interrupted_(interrupted),
       seq_(context.create_sequence()) {}
@@ -50,10 +49,11 @@ void Generator::set_prompt(const std::vector<Token>& tokens) {
   const int keep = context_.resume_point(seq_, common);
   context_.truncate(seq_, keep);
   n_cached_ = static_cast<std::size_t>(keep);
+  // One generator serves the whole conversation: a sampler of its own per prompt would draw the same numbers each time.
+  const auto is_new = std::mismatch(tokens.begin(), tokens.end(), tokens_.begin(), tokens_.end()).first;
+  sampler_.accept_prompt(std::span(tokens).subspan(static_cast<std::size_t>(is_new - tokens.begin())));
   tokens_ = tokens;
   n_prompt_ = tokens.size();
-  sampler_ = llama::Sampler(sampling_, context_.model().vocab(), context_.params().n_ctx);
-  sampler_.accept_prompt(tokens_);
 }
 
 Token Generator::next_token() {

@@ -55,8 +55,7 @@ class Generator {
   void shift();
 
   llama::Context& context_;
-  llama::SamplingParams sampling_;
-  llama::Sampler sampler_;
+  llama::Sampler sampler_;  // of the whole conversation
   bool (*interrupted_)();
   llama::SeqId seq_;
   std::vector<llama::Token> tokens_;  // of the conversation

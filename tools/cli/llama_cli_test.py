@@ -1,5 +1,7 @@
 """Drives the real llama-cli over a tiny model of tests/data/models, whose text is noise. Standard library only."""
 
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -73,6 +75,31 @@ class Completion(unittest.TestCase):
         self.assertIn(b"the prompt is empty", done.stderr)
 
 
+class Colours(unittest.TestCase):
+    def output(self, *args, stdout_is_terminal):
+        """What the program writes to standard output while the other stream is a pipe or a terminal."""
+        leader, follower = pty.openpty()
+        command = [PROGRAM, *COMMON, "-no-cnv", "-p", "the model", "-n", "4", *args]
+        environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        if stdout_is_terminal:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=follower, stderr=subprocess.DEVNULL, env=environment,
+                                  timeout=100, check=True)
+            text = os.read(leader, 1 << 16)
+        else:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=follower, env=environment,
+                                  timeout=100, check=True)
+            text = done.stdout
+        os.close(leader)
+        os.close(follower)
+        return text
+
+    def test_colours_are_for_a_terminal_on_standard_output(self):
+        self.assertIn(b"\033[", self.output(stdout_is_terminal=True))
+        self.assertNotIn(b"\033[", self.output(stdout_is_terminal=False))
+        self.assertNotIn(b"\033[", self.output("--simple-io", stdout_is_terminal=True))
+        self.assertIn(b"\033[", self.output("--color", "on", stdout_is_terminal=False))
+
+
 class Chat(unittest.TestCase):
     def test_a_long_chat_fails_when_it_is_full_or_drops_its_oldest_turns(self):
         lines = b"the model\n" * 6
@@ -80,6 +107,15 @@ class Chat(unittest.TestCase):
         done = run("-n", "40", "--context-shift", "-sys", "the", stdin=lines)
         self.assertEqual(done.returncode, 0)
         self.assertNotIn(b"use a larger -c", done.stderr)
+
+    def test_one_generator_serves_the_conversation(self):
+        # So hot that the model hardly counts: equal numbers would choose equal tokens.
+        hot = ("--samplers", "temperature", "--temp", "1000", "--seed", "7", "-n", "12", "--simple-io", "--no-display-prompt")
+        done = run(*hot, stdin=b"the model\nthe model\n")
+        first, second = re.split(rb"\n\n", done.stdout.replace(b"> ", b""))[:2]
+        self.assertNotEqual(first, second)
+        self.assertEqual(run(*hot, stdin=b"the model\nthe model\n").stdout, done.stdout)
+        self.assertIn(first, run(*hot, stdin=b"the model\n").stdout)
 
     def test_simple_io_leaves_out_the_note(self):
         self.assertIn(b"/exit", run("-n", "4").stderr)

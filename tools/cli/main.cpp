@@ -4,7 +4,6 @@
 #include <new>
 
 #include "common/args/args.h"
-#include "common/log/log.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
@@ -172,6 +171,7 @@ class Session {
       conversation_.add("assistant", answer_);
     } catch (const ggml::Error& error) {
       // A message that does not fit, or that the template refuses, costs its own turn only.
+      if (error.code() == ggml::ErrorCode::io) throw;
       conversation_.remove_last();
       ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
       if (settings_.prompt.single_turn) throw;
@@ -210,7 +210,7 @@ int run(const Settings& settings) {
 
   const Tristate wish = settings.prompt.color;
   const bool plain = settings.prompt.simple_io;
-  Console console(wish == Tristate::on || (!plain && wish == Tristate::automatic && common::log_uses_colors()));
+  Console console(wish == Tristate::on || (!plain && wish == Tristate::automatic && Console::is_terminal()));
   Console::catch_interrupts();
   Session session(settings, context, chat, console);
   const bool has_template =

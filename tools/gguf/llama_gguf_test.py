@@ -118,7 +118,7 @@ class Synth(unittest.TestCase):
             (["--preset", "qwen3-8b", "--mix", "iq4_xs"], "IQ4_XS"),
             (["--preset", "qwen3-30b-a3"], 'did you mean "qwen3-30b-a3b"'),
             (["--preset", "qwen3-8b", "--mix", "q4_k"], 'did you mean "q4_k_m"'),
-            (["--preset", "qwen3-8b", "--layrs", "3"], "did you mean --layers"),
+            (["--preset", "qwen3-8b", "--layrs", "3"], "Did you mean --layers?"),
             (["--preset", "qwen3-8b", "--layers", "x"], "--layers"),
             (["--preset", "qwen3-8b", "--experts", "4"], "no experts"),
             (["--preset", "qwen3-8b", "--vocab", "10"], "from 259"),
@@ -186,7 +186,29 @@ class Inspect(unittest.TestCase):
             file.write(b"GGUF\x07\0\0\0" + bytes(16))
         error = run(self.path, expect=1).stderr
         self.assertIn(f"{self.path}: byte 4: GGUF version 7 is not supported", error)
-        self.assertIn("did you mean --json", run("--jsn", self.path, expect=1).stderr)
+        self.assertIn("Did you mean --json?", run("--jsn", self.path, expect=1).stderr)
+
+    def test_options_of_programs_that_run_models_are_not_known(self):
+        for args in (["-c", "5", self.path], ["synth", "--port", "80"], ["--preset", "x"], [self.path, "--json=1"]):
+            self.assertIn("error: invalid argument: ", run(*args, expect=1).stderr)
+
+    def test_missing_words_are_named(self):
+        self.assertIn("error: no file is given", run(expect=1).stderr)
+        self.assertIn("error: --preset is missing", run("synth", expect=1).stderr)
+        self.assertIn("error: -o FNAME is missing", run("synth", "--preset", "qwen3-8b", expect=1).stderr)
+        error = run("no-such-file.gguf", expect=1).stderr
+        self.assertRegex(error, r"^error: .*no-such-file.gguf")
+        self.assertEqual(error.count("\n"), 1)
+
+    def test_version_and_completion(self):
+        for form in ([], ["synth"]):
+            self.assertRegex(run(*form, "--version").stderr, r"^version: ")
+            self.assertIn("-F _llama_gguf llama-gguf", run(*form, "--completion-bash").stdout)
+
+    def test_list_names_mixes_and_presets(self):
+        text = run("synth", "--list", "--mix", "q8_0").stdout
+        for word in ("q4_k_m", "qwen3-30b-a3b", "GiB q8_0"):
+            self.assertIn(word, text)
 
     def test_help_is_complete(self):
         self.assertIn("--full", run("--help").stdout)

@@ -43,11 +43,13 @@ Table::Table(const common::Settings& settings, const llama::Context& context, in
 Table::~Table() = default;
 
 void Table::line(const std::string& text) {
-  std::fprintf(stderr, "%s\n", text.c_str());
-  std::fflush(stderr);
-  if (copy_ == nullptr) return;
-  std::fprintf(copy_.get(), "%s\n", text.c_str());
-  std::fflush(copy_.get());
+  const auto write = [&](std::FILE* stream, const std::string& name) {
+    std::fprintf(stream, "%s\n", text.c_str());
+    if (std::fflush(stream) != 0 || std::ferror(stream) != 0)
+      throw ggml::Error(ggml::ErrorCode::io, strf("cannot write %s: %s", name.c_str(), std::strerror(errno)));
+  };
+  write(stderr, "standard error");
+  if (copy_ != nullptr) write(copy_.get(), settings_.bench.output_file);
 }
 
 void Table::header() {

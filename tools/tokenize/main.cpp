@@ -1,12 +1,10 @@
 // llama-tokenize: shows the tokens that a model makes of a text.
 #include <cstdio>
-#include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
-#include "common/args/args.h"
 #include "common/args/option.h"
+#include "common/setup/run_tool.h"
 #include "ggml/error.h"
 #include "ggml/gguf.h"
 #include "llama/vocab.h"
@@ -40,7 +38,7 @@ void print_pieces(const llama::Vocab& vocab, const std::vector<llama::Token>& to
   }
 }
 
-void run(const common::Settings& settings) {
+int run(const common::Settings& settings) {
   const common::TokenizeSettings& wanted = settings.tokenize;
   const ggml::gguf::File file = ggml::gguf::File::open(settings.model.path);
   const llama::Vocab vocab = llama::Vocab::load(file.metadata(), settings.model.path);
@@ -57,25 +55,11 @@ void run(const common::Settings& settings) {
     print_pieces(vocab, tokens);
   }
   if (wanted.show_count) std::printf("Total number of tokens: %zu\n", tokens.size());
-  if (std::fflush(stdout) != 0) throw ggml::Error(ggml::ErrorCode::io, "standard output could not be written");
+  return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const common::Parsed parsed = common::parse_or_exit(common::Tool::tokenize, argc, argv);
-  try {
-    run(parsed.settings);
-  } catch (const ggml::Error& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
-    return 1;
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "error: out of memory\n");
-    return 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return common::run_tool(common::Tool::tokenize, argc, argv, run);
 }

@@ -15,6 +15,7 @@
 #include "ggml/log.h"
 #include "mix.h"
 #include "model_metadata.h"
+#include "preset.h"
 #include "random_blocks.h"
 #include "special_values.h"
 #include "tensor_plan.h"
@@ -99,6 +100,13 @@ void note_limits_of_peers(const Preset& preset) {
              "llama.cpp and ik_llama.cpp load this layout (no q_lora) only with 27 layers, not %d", preset.layers);
 }
 
+std::string mix_names(bool writable) {
+  std::string names;
+  for (const Mix& mix : mixes())
+    if (can_write(mix) == writable) names += (names.empty() ? "" : ", ") + std::string(mix.name);
+  return names;
+}
+
 void stop_if_asked(const std::atomic<bool>& stop, const std::string& output) {
   if (stop) throw ggml::Error(ggml::ErrorCode::cancelled, output + ": stopped, nothing was kept");
 }
@@ -124,7 +132,7 @@ void write_weights(ggml::gguf::Writer& writer, const WeightMaker& maker, const s
 }  // namespace
 
 void synthesise(const SynthRequest& request, const std::atomic<bool>& stop) {
-  const Preset preset = find_preset(request.preset, request.resize);
+  const Preset preset = find_preset(request.preset, {request.layers, request.experts, request.vocab});
   const Mix& mix = find_mix(request.mix);
   const std::vector<PlannedTensor> plan = plan_tensors(preset, mix);
   note_limits_of_peers(preset);
@@ -145,6 +153,9 @@ void synthesise(const SynthRequest& request, const std::atomic<bool>& stop) {
 
 void print_presets(const std::string& mix_name) {
   const Mix& mix = find_mix(mix_name);
+  fmt::print("mixes: {}\n", mix_names(true));
+  if (const std::string others = mix_names(false); !others.empty()) fmt::print("not in this version: {}\n", others);
+  fmt::print("\n");
   fmt::print("{:20} {:10} {:>6} {:>7} {:>4} {:>7} {:>9} {:>10}\n", "preset", "arch", "layers", "experts", "used",
              "tensors", "10^9 par.", "GiB " + mix_name);
   for (const Preset& row : presets()) {

@@ -1,0 +1,262 @@
+// llama-bench: options that take lists, each list being an axis of the grid that it measures. Spellings and meanings
+// are those of the other programs wherever both have the option; the values are not, so the rows are rows of their own.
+#include "common/args/grid.h"
+
+#include <algorithm>
+
+#include "common/args/option.h"
+#include "common/args/table.h"
+
+namespace common {
+namespace {
+
+using grid::FlashAttention;
+using grid::Format;
+using grid::Grid;
+
+constexpr std::string_view kGroup = "Benchmark grid";
+constexpr std::string_view kLeaveOut = "leave it out";
+constexpr std::string_view kSwitch = "0|1";
+
+std::vector<int> to_ints(const Argument& argument, const std::string& text, int least) {
+  std::string why;
+  const std::vector<int> values = grid::parse_int_list(text, why);
+  if (!why.empty())
+    bad_value(argument, "integers, or ranges such as 1-8, 16-64+16, 1-64*2, separated by commas (" + why + ")");
+  for (const int n : values)
+    if (n < least) bad_value(argument, "integers of at least " + std::to_string(least));
+  return values;
+}
+
+Apply ints(std::vector<int> Grid::*list, int least) {
+  return [=](Target& target, const Argument& argument) {
+    for (const int n : to_ints(argument, argument.value(), least)) (target.settings.grid.*list).push_back(n);
+  };
+}
+
+/// PROMPT,GENERATE
+Apply pair(std::vector<std::pair<int, int>> Grid::*list) {
+  return [=](Target& target, const Argument& argument) {
+    const std::vector<int> two = to_ints(argument, argument.value(), 0);
+    if (two.size() != 2) bad_value(argument, "two integers, PROMPT,GENERATE");
+    (target.settings.grid.*list).emplace_back(two[0], two[1]);
+  };
+}
+
+/// `convert` turns one item of the comma list into a value of the axis.
+template <class T, class Convert>
+Apply each(std::vector<T> Grid::*list, Convert convert) {
+  return [=](Target& target, const Argument& argument) {
+    for (std::string& item : split_list(argument.value())) {
+      const Argument one{argument.name, argument.negative, argument.from_environment, {std::move(item)}};
+      (target.settings.grid.*list).push_back(convert(one));
+    }
+  };
+}
+
+std::string to_model(const Argument& item) {
+  return item.value();
+}
+
+ggml::DType to_type(const Argument& item) {
+  const std::optional<ggml::DType> type = ggml::type_from_name(item.value());
+  if (!type || !ggml::type_info(*type).kv_capable)
+    bad_value(item, "a type that a KV cache can have, such as f32, f16, q8_0");
+  return *type;
+}
+
+FlashAttention to_flash(const Argument& item) {
+  switch (to_tristate(item, item.value(), true)) {
+    case Tristate::on:
+      return FlashAttention::on;
+    case Tristate::off:
+      return FlashAttention::off;
+    case Tristate::automatic:
+      break;
+  }
+  return FlashAttention::automatic;
+}
+
+grid::LoadMode to_load_mode(const Argument& item) {
+  Words<grid::LoadMode> words;
+  for (const grid::LoadMode mode : {grid::LoadMode::none, grid::LoadMode::mmap, grid::LoadMode::mlock,
+                                    grid::LoadMode::mmap_mlock, grid::LoadMode::direct_io}) {
+    words.emplace_back(grid::load_mode_name(mode), mode);
+  }
+  return to_word(item, words);
+}
+
+/// The older switches of -lm: what they say when on and when off.
+Apply load_switch(grid::LoadMode on, grid::LoadMode off) {
+  return [=](Target& target, const Argument& argument) {
+    std::vector<grid::LoadMode>& list = target.settings.grid.load_mode;
+    if (argument.bare()) return list.push_back(argument.negative ? off : on);
+    for (const std::string& item : split_list(argument.value())) list.push_back(item == "1" ? on : off);
+  };
+}
+
+/// `;` within a group of rules, `,` between groups; an empty group has none.
+void apply_rules(Target& target, const Argument& argument) {
+  for (const std::string& group : split_list(argument.value())) {
+    for (std::size_t begin = 0; begin < group.size();) {
+      const std::size_t end = std::min(group.find(';', begin), group.size());
+      const std::string rule = group.substr(begin, end - begin);
+      const std::size_t equals = rule.rfind('=');
+      if (equals == std::string::npos || rule.substr(equals + 1) != "CPU")
+        bad_value(argument, "PATTERN=CPU;... (the devices of this machine: CPU)");
+      begin = end + 1;
+    }
+    target.settings.grid.tensor_rules.push_back(group);
+  }
+}
+
+Apply format(Format Grid::*field) {
+  return [=](Target& target, const Argument& argument) {
+    target.settings.grid.*field = to_word(argument, Words<Format>{{"none", Format::none},
+                                                                  {"csv", Format::csv},
+                                                                  {"json", Format::json},
+                                                                  {"jsonl", Format::jsonl},
+                                                                  {"md", Format::md},
+                                                                  {"sql", Format::sql}});
+  };
+}
+
+template <class Get>
+Option zero_or_one(std::vector<std::string_view> spellings, std::string_view help, Get get) {
+  return option(std::move(spellings), kSwitch, help, toggle_word(get)).words({"0", "1"});
+}
+
+Option placement(std::vector<std::string_view> spellings, std::string_view help) {
+  return option(std::move(spellings), kSwitch, help).words({"0", "1"}).on_cpu();
+}
+
+/// A switch of a feature that is not there: 0 is accepted.
+Option absent(std::vector<std::string_view> spellings, std::string_view help, std::string_view feature) {
+  return option(std::move(spellings), kSwitch, help).words({"0", "1"}).refused(feature, kLeaveOut).unless({"0"});
+}
+
+const std::vector<Option> kAxes = {
+    option({"-m", "--model"}, "FNAME", "Model to measure.", each(&Grid::models, to_model))
+        .initially("models/7B/ggml-model-q4_0.gguf"),
+    option({"-p", "--n-prompt"}, "N", "Prompt lengths; 0: none.", ints(&Grid::n_prompt, 0)).initially("512"),
+    option({"-n", "--n-gen"}, "N", "Tokens to generate; 0: none.", ints(&Grid::n_gen, 0)).initially("128"),
+    option({"-pg"}, "PP,TG", "Prompt and generation timed as one test.", pair(&Grid::prompt_gen)),
+    option({"-gp"}, "PP,TG", "Generation behind an untimed prompt.", pair(&Grid::gen_at_prompt)),
+    option({"-d", "--n-depth"}, "N", "Tokens in the cache before the timed part.", ints(&Grid::n_depth, 0))
+        .initially("0"),
+    option({"-b", "--batch-size"}, "N", "Tokens per call.", ints(&Grid::n_batch, 1)).initially("2048"),
+    option({"-ub", "--ubatch-size"}, "N", "Tokens computed at a time.", ints(&Grid::n_ubatch, 1)).initially("512"),
+    option({"-ctk", "--cache-type-k"}, "TYPE", "Type of the cached keys.", each(&Grid::type_k, to_type))
+        .initially("f16"),
+    option({"-ctv", "--cache-type-v"}, "TYPE", "Type of the cached values.", each(&Grid::type_v, to_type))
+        .initially("f16"),
+    option({"-t", "--threads"}, "N", "Threads.", ints(&Grid::n_threads, 1)).initially("all CPUs"),
+    option({"--poll"}, "0...100", "How long idle threads spin.", ints(&Grid::poll, 0)).initially("50"),
+    option({"-fa", "--flash-attn"}, "on|off|auto", "Flash attention; also 1, 0 and -1.",
+           each(&Grid::flash_attention, to_flash))
+        .initially("auto"),
+    option({"-lm", "--load-mode"}, "MODE", "none, mmap, mlock, mmap+mlock or dio.",
+           each(&Grid::load_mode, to_load_mode))
+        .initially("mmap"),
+    option({"-mmp", "--mmap"}, kSwitch, "Older spelling of -lm mmap and -lm none.",
+           load_switch(grid::LoadMode::mmap, grid::LoadMode::none))
+        .negative({"--no-mmap"})
+        .words({"0", "1", "0,1", "1,0"}),
+    option({"-dio", "--direct-io"}, kSwitch, "Older spelling of -lm dio and -lm mmap.",
+           load_switch(grid::LoadMode::direct_io, grid::LoadMode::mmap))
+        .negative({"-ndio", "--no-direct-io"})
+        .words({"0", "1", "0,1", "1,0"}),
+    option({"-ngl", "--n-gpu-layers"}, "N", "Layers on the GPU.", ints(&Grid::n_gpu_layers, -1))
+        .initially("-1")
+        .on_cpu(),
+    option({"-ncmoe", "--n-cpu-moe"}, "N", "Blocks whose experts are on the CPU.", ints(&Grid::n_cpu_moe, 0))
+        .initially("0")
+        .on_cpu(),
+    option({"-ot", "--override-tensor"}, "PATTERN=CPU;...",
+           "Placement of tensors: ; between the rules of a group, a comma between groups.", apply_rules),
+};
+
+const std::vector<Option> kRun = {
+    option({"-r", "--repetitions"}, "N", "Runs of each test.",
+           whole(
+               [](Settings& s) -> auto& { return s.grid.repetitions; }, 1))
+        .initially("5"),
+    option({"-w", "--warmup"}, kSwitch, "Run once untimed before each test.",
+           toggle_word([](Settings& s) -> auto& { return s.model.warmup; }))
+        .negative({"--no-warmup"})
+        .words({"0", "1"})
+        .initially("1"),
+    option({"--delay"}, "S", "Seconds of rest between tests.",
+           whole(
+               [](Settings& s) -> auto& { return s.grid.delay_s; }, 0))
+        .initially("0"),
+    option({"--progress"}, "", "Say on standard error which test runs.",
+           toggle([](Settings& s) -> auto& { return s.grid.progress; }))
+        .initially("off"),
+    option({"-o", "--output"}, "FORMAT", "csv, json, jsonl, md or sql on standard output.", format(&Grid::output))
+        .initially("md"),
+    option({"-oe", "--output-err"}, "FORMAT", "The same on standard error.", format(&Grid::output_stderr))
+        .initially("none"),
+    zero_or_one(
+        {"-gr", "--graph-reuse"}, "Keep the built step graph between steps of the same shape.",
+        [](Settings& s) -> auto& { return s.context.graph_reuse; })
+        .initially("1"),
+    placement({"-nkvo", "--no-kv-offload"}, "KV cache in host memory."),
+    placement({"-nopo", "--no-op-offload"}, "No big batches on the GPU for weights in host memory."),
+    placement({"--no-host"}, "No pinned host buffers."),
+    placement({"-no-ooae", "--no-offload-only-active-experts"}, "Copy all experts of a layer."),
+    placement({"--fit"}, "Choose the placement by itself."),
+    option({"-fitt", "--fit-target", "--fit-margin"}, "MIB", "Memory that --fit leaves free.").on_cpu(),
+    option({"-fitc", "--fit-ctx"}, "N", "Smallest context that --fit may choose.").on_cpu(),
+    option({"-sm", "--split-mode"}, "MODE", "How several GPUs share a model: none or layer.")
+        .refused("other split modes", "use -sm layer")
+        .unless({"none", "layer"}),
+    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none.").refused("GPUs", kLeaveOut).unless({"0"}),
+    option({"-ts", "--tensor-split"}, "N0/N1/...", "Proportions of the GPUs.").on_cpu(),
+    option({"-dev", "--device"}, "D0/D1", "GPU devices to use.").refused("GPUs", kLeaveOut).unless({"none", "auto"}),
+    option({"-tgb", "--threads-gen-batch"}, "G,B", "Threads of generation and of prompts.")
+        .refused("thread counts by kind of step", "use -t"),
+    option({"-mla", "--mla-use"}, "N", "How latent attention is computed.")
+        .no_effect("no model family of this version has latent attention"),
+    option({"-amb", "--attention-max-batch"}, "MIB", "Bound of the K*Q intermediate.")
+        .no_effect("flash attention keeps no such intermediate"),
+    option({"-fmoe", "--fused-moe"}, kSwitch, "Compute the expert layer as one operation.")
+        .words({"0", "1"})
+        .no_effect("experts are fused wherever that is possible"),
+    option({"-ger", "--grouped-expert-routing"}, kSwitch, "Group-limited choice of experts.")
+        .words({"0", "1"})
+        .no_effect("no model family of this version has expert groups"),
+    option({"-rcache", "--rope-cache"}, kSwitch, "Removed by its project.")
+        .words({"0", "1"})
+        .no_effect("it was removed where it came from"),
+    option({"--print-overrides"}, kSwitch, "A column with the rules of -ot.")
+        .words({"0", "1"})
+        .no_effect("the column is there whenever -ot is given"),
+    option({"-ser", "--smart-expert-reduction"}, "KMIN,T", "Skip experts of low score.")
+        .refused("smart expert reduction", kLeaveOut)
+        .unless({"-1,0"}),
+    absent({"-no-fug", "--no-fused-up-gate"}, "Compute up and gate one by one.", "unfused dense layers"),
+    absent({"-rtr", "--run-time-repack"}, "Repack weights while loading.", "run-time repacking"),
+    absent({"-thp", "--transparent-huge-pages"}, "Huge pages for mapped weights.", "huge pages for mapped weights"),
+    absent({"-mqkv", "--merge-qkv"}, "Merge the Q, K and V weights.", "merged QKV weights"),
+    absent({"-muge", "--merge-up-gate-exps"}, "Merge the up and gate expert tensors.", "merged expert tensors"),
+    absent({"-sas", "--scheduler-async"}, "Threads of split mode graph.", "split mode graph"),
+    absent({"-embd", "--embeddings"}, "Measure embeddings.", "embeddings"),
+    option({"--max-gpu"}, "N", "GPUs per layer.").refused("split mode graph", kLeaveOut).unless({"0"}),
+    option({"-rpc", "--rpc"}, "HOST:PORT,...", "Remote backends.").refused("remote backends", kLeaveOut),
+};
+
+}  // namespace
+
+void add_grid_options(std::vector<Option>& table) {
+  for (const auto* rows : {&kAxes, &kRun}) {
+    for (Option row : *rows) {
+      row.group = kGroup;
+      row.tools = kBench;
+      row.accumulates = rows == &kAxes;
+      table.push_back(std::move(row));
+    }
+  }
+}
+
+}  // namespace common

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Tests under ThreadSanitizer (preset tsan): all that ctest labels unit, ops and models, or the labels given.
+#
+#   scripts/tsan.sh [LABEL...]    scripts/tsan.sh server; $JOBS: compilers and tests at once, all processors without it
+# A report fails its test. scripts/tsan.supp lists what is not ours, each with its reason.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+labels=("$@")
+[ ${#labels[@]} -gt 0 ] || labels=(unit ops models)
+jobs=${JOBS:-$(nproc)}
+cmake --preset tsan >/dev/null && cmake --build --preset tsan -j "$jobs" || exit 1
+export TSAN_OPTIONS="halt_on_error=0:exitcode=66:history_size=4:suppressions=$PWD/scripts/tsan.supp"
+ctest --test-dir build-tsan -L "^($(IFS='|'; echo "${labels[*]}"))\$" -j "$jobs" --output-on-failure
