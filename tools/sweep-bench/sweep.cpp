@@ -33,11 +33,18 @@ class Sweep {
       prompt();
       context_.truncate(seq_, 0);
     }
-    int number = 0;
+    int reported = 0;
+    for (int round = 0; round == 0 || reported < params_.least_rows; ++round) reported += run_round(round, report);
+  }
+
+ private:
+  /// Fills the cache once; returns how many rows it reported.
+  int run_round(int round, const std::function<void(const Row&)>& report) {
+    int number = 0, reported = 0;
     for (int n_kv = 0; n_kv < context_.params().n_ctx; n_kv += pp_, ++number) {
       const bool measured = number % std::max(1, params_.stride) == 0;
       const int repetitions = n_kv == 0 ? std::max(1, params_.repetitions) : 1;
-      Row row{.pp = pp_, .tg = tg_, .n_kv = n_kv};
+      Row row{.round = round, .pp = pp_, .tg = tg_, .n_kv = n_kv};
       for (int i = 0; i < repetitions; ++i) {
         context_.truncate(seq_, n_kv);
         row.t_tg_s += measured ? generate(row.tg_bytes) : skip_generation();
@@ -49,11 +56,13 @@ class Sweep {
       row.t_tg_s /= repetitions;
       row.t_pp_s /= repetitions;
       row.tg_bytes /= repetitions;
-      if (measured) report(row);
+      if (!measured) continue;
+      report(row);
+      ++reported;
     }
+    return reported;
   }
 
- private:
   // The C library's unseeded generator: scripts compare runs, so every run and every program must draw the same tokens.
   llama::Token next_token() { return std::rand() % n_vocab_; }  // NOLINT(cert-msc50-cpp)
 

@@ -14,10 +14,12 @@ struct SweepParams {
   int repetitions = 1;  // of the first row, whose times are divided by it
   int stride = 1;       // print only rows whose number is a multiple; the others still fill the cache
   bool warmup_batch = false;
+  int least_rows = 1;  // the sweep starts over until it has reported so many
 };
 
 /// One measured row.
 struct Row {
+  int round = 0;  // how often the sweep had started over
   int pp = 0, tg = 0, n_kv = 0;
   double t_pp_s = 0, t_tg_s = 0;
   double tg_bytes = 0;  // bytes of weights and KV that the generation had to read
