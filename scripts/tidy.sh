@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy, warnings are errors.
 #
-#   scripts/tidy.sh              the files that recent commits touched, newest first, at most $LIMIT (40): those since origin/main or,
+#   scripts/tidy.sh              the files that recent commits touched, newest first, at most $LIMIT (24): those since origin/main or,
 #                                where HEAD is no further (a clean clone), those of the day that ends with HEAD
 #   scripts/tidy.sh --all        every file of the tree
 #   scripts/tidy.sh FILE...      those files
@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "tidy.sh: clang-tidy 14 is missing: scripts/install-deps.sh" >&2; exit 1; }
 build=${BUILD:-build}
-limit=${LIMIT:-40}
+limit=${LIMIT:-24}
 [ -f "$build/compile_commands.json" ] || cmake --preset release >/dev/null
 
 recent() {  # newest first, each once
