@@ -226,11 +226,10 @@ void HttpServer::add_middleware() {
         send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
                                   transport_message(response.status)));
     }
-    // Where the request ends is then not known: what follows on the connection must not be read as another one.
-    response.set_header("Connection", "close");
   });
   http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
-    if (crowded()) response.set_header("Connection", "close");
+    // The library has announced the end of the connection behind all errors: where a broken request ends is not known.
+    if (crowded() && !response.has_header("Connection")) response.set_header("Connection", "close");
     if (response.get_header_value("Connection") == "close") close_behind(response);
   });
 }
