@@ -1,6 +1,7 @@
 """Starts and stops llama-server for the tests."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -8,8 +9,12 @@ import signal
 import subprocess
 import tempfile
 import time
+import urllib.request
 
-import httpx
+try:
+    import httpx
+except ImportError:  # scripts/soak.py starts a server too, on machines that have only the standard library
+    httpx = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("TANDEM_BIN", ROOT / "build" / "bin"))
@@ -41,8 +46,8 @@ class Server:
                 if match:
                     self.url = match.group(1).rstrip(",")
             if self.url is not None:
-                with contextlib.suppress(httpx.HTTPError):
-                    if httpx.get(self.url + self.prefix + "/health", timeout=5).status_code == 200:
+                with contextlib.suppress(OSError):  # urllib's errors are of this kind, a 503 included
+                    with urllib.request.urlopen(self.url + self.prefix + "/health", timeout=5):
                         return self
             time.sleep(0.02)
         raise RuntimeError(f"llama-server was not ready within {START_SECONDS} s:\n{self.log()}")
@@ -58,9 +63,13 @@ class Server:
                 raise
         return self.process.returncode
 
-    def rss_kib(self):
+    def memory_kib(self, field):
+        """A line of /proc/PID/status: VmRSS (resident now), VmHWM (its peak), RssFile (of it: pages of files)."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
+        return int(re.search(rf"{field}:\s+(\d+)", status).group(1))
+
+    def rss_kib(self):
+        return self.memory_kib("VmRSS")
 
     # Requests.
     def get(self, path, **kwargs):
@@ -71,8 +80,6 @@ class Server:
 
     def events(self, path, body):
         """The data of a stream's events, as JSON but for [DONE]."""
-        import json
-
         with httpx.stream("POST", self.url + path, json=body, timeout=120) as response:
             assert response.status_code == 200, response.read()
             assert response.headers["content-type"].startswith("text/event-stream")

@@ -1,7 +1,9 @@
 """Whatever a client sends costs its own request only."""
 
+import contextlib
 import json
 import socket
+import time
 
 import httpx
 import pytest
@@ -145,6 +147,54 @@ def test_malformed_http_gets_one_explained_400_and_the_connection_ends(server, r
         assert answer.count(b"HTTP/1.1 ") == 1 and b" 400 " in answer.split(b"\r\n")[0], answer
         assert b"no valid HTTP request" in answer
     assert server.get("/health").status_code == 200
+
+
+BROKEN_REQUEST_LINES = {
+    "one word": b"NONSENSE",
+    "no version": b"GET /health",
+    "an unknown method": b"JUGGLE /health HTTP/1.1",
+    "an unknown version": b"GET /health HTTP/9.9",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN_REQUEST_LINES.values(), ids=BROKEN_REQUEST_LINES.keys())
+def test_a_broken_request_line_gets_one_400_and_the_connection_ends(server, line):
+    """Its headers and its body, arriving later, must not be taken for further requests."""
+    with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
+        answer = b""
+        with contextlib.suppress(ConnectionError):  # it may be closed while we are still sending
+            for part in (line, b"Host: x", b"A: b", b"", b"POST /completion HTTP/1.1", b"Content-Length: 2", b"", b"{}"):
+                connection.sendall(part + b"\r\n")
+                time.sleep(0.02)
+        begin = time.time()
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(65536):
+                answer += part
+        assert time.time() - begin < 4, "the connection was kept alive"
+    assert answer.count(b"HTTP/1.1 ") == 1 and b" 400 " in answer.split(b"\r\n")[0], answer
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.count(b"Connection: close") == 1 and f"Content-Length: {len(body)}".encode() in head
+    assert "no valid HTTP request" in json.loads(body)["error"]["message"]
+
+
+def test_an_answer_that_announces_the_end_of_its_connection_ends_it(server):
+    with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=10) as connection:
+        connection.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n{")
+        answer = b""
+        while part := connection.recv(65536):
+            answer += part
+    assert b" 400 " in answer.split(b"\r\n")[0] and b"Connection: close" in answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == 400
+
+
+def test_too_many_prompts_in_one_request_are_400_with_both_numbers(server):
+    for path in ("/completion", "/v1/completions"):
+        response = server.post(path, {"prompt": ["x"] * 2049, "n_predict": 1})
+        assert response.status_code == 400
+        message = response.json()["error"]["message"]
+        assert "'prompt'" in message and "2049" in message and "2048" in message
+    answers = server.post("/completion", {"prompt": ["x"] * 20, "n_predict": 1})
+    assert answers.status_code == 200 and len(answers.json()) == 20
 
 
 def test_nul_bytes_and_lone_surrogates_in_text(server):
