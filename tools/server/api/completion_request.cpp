@@ -14,6 +14,7 @@ using ggml::strf;
 
 namespace {
 
+constexpr std::size_t kMaxPrompts = 2048;  // of one request: each waits in the queue with a copy of all its settings
 constexpr std::int64_t kIntMax = std::numeric_limits<int>::max();
 constexpr double kFloatMax = std::numeric_limits<float>::max();
 
@@ -202,6 +203,12 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
   };
   if (is_several_prompts(*value)) {
     if (value->empty()) bad_field(name, "at least one prompt", *value);
+    if (value->size() > kMaxPrompts) {
+      throw Error(ErrorCode::invalid_argument,
+                  strf("Field '%.*s': %zu prompts, one request may hold %zu", static_cast<int>(name.size()),
+                       name.data(), value->size(), kMaxPrompts),
+                  "send them in several requests");
+    }
     prompts.was_list = value->size() > 1;
     for (const Json& prompt : *value) add(prompt);
   } else {
