@@ -1,9 +1,8 @@
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <optional>
 #include <utility>
 
+#include "common/args/sampler_names.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -16,48 +15,25 @@ using ggml::ErrorCode;
 using ggml::strf;
 using llama::SamplerKind;
 
-struct SamplerName {
-  char letter;
-  std::string_view name;                    // as --samplers and the API print it
-  std::array<std::string_view, 4> aliases;  // without '-', '_' and in lower case
-  std::optional<SamplerKind> kind;          // nothing: a sampler of later versions
+struct KindName {
+  SamplerKind kind;
+  std::string_view name;  // canonical, as sampler_by_name() gives it
 };
 
-constexpr std::array<SamplerName, 11> kSamplers{{
-    {'e', "penalties", {"penalties"}, SamplerKind::penalties},
-    {'d', "dry", {"dry"}, std::nullopt},
-    {'s', "top_n_sigma", {"topnsigma"}, std::nullopt},
-    {'k', "top_k", {"topk"}, SamplerKind::top_k},
-    {'y', "typ_p", {"typp", "typical", "typicalp", "typ"}, SamplerKind::typical_p},
-    {'p', "top_p", {"topp", "nucleus"}, SamplerKind::top_p},
-    {'m', "min_p", {"minp"}, SamplerKind::min_p},
-    {'x', "xtc", {"xtc"}, std::nullopt},
-    {'t', "temperature", {"temperature", "temp"}, SamplerKind::temperature},
-    {'i', "infill", {"infill"}, std::nullopt},
-    {'a', "adaptive_p", {"adaptivep"}, std::nullopt},
-}};
-
-std::string squeezed(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (c != '-' && c != '_') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return out;
-}
-
-const SamplerName* find_sampler(std::string_view name) {
-  const std::string wanted = squeezed(name);
-  for (const SamplerName& sampler : kSamplers) {
-    for (const std::string_view alias : sampler.aliases) {
-      if (!alias.empty() && alias == wanted) return &sampler;
-    }
-  }
-  return nullptr;
-}
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw Error(ErrorCode::unsupported, what + " is not available in this version", "leave it at its default");
-}
+constexpr KindName kNames[] = {
+    {SamplerKind::penalties, "penalties"},
+    {SamplerKind::dry, "dry"},
+    {SamplerKind::top_n_sigma, "top_n_sigma"},
+    {SamplerKind::top_k, "top_k"},
+    {SamplerKind::typical_p, "typ_p"},
+    {SamplerKind::top_p, "top_p"},
+    {SamplerKind::min_p, "min_p"},
+    {SamplerKind::tail_free, "tfs_z"},
+    {SamplerKind::xtc, "xtc"},
+    {SamplerKind::temperature, "temperature"},
+    {SamplerKind::infill, "infill"},
+    {SamplerKind::adaptive_p, "adaptive_p"},
+};
 
 /// The author's defaults in the model file, for what the user left alone.
 void apply_model_defaults(const SamplingSettings& settings, const ggml::gguf::Metadata& metadata,
@@ -77,6 +53,11 @@ void apply_model_defaults(const SamplingSettings& settings, const ggml::gguf::Me
   number("temp", "temperature", params.temperature);
   integer("penalty_last_n", "penalty_last_n", params.penalty_last_n);
   number("penalty_repeat", "repeat_penalty", params.repeat_penalty);
+  number("xtc_probability", "xtc_probability", params.xtc_probability);
+  number("xtc_threshold", "xtc_threshold", params.xtc_threshold);
+  integer("mirostat", "mirostat", params.mirostat);
+  number("mirostat_tau", "mirostat_ent", params.mirostat_tau);
+  number("mirostat_eta", "mirostat_lr", params.mirostat_eta);
   if (settings.is_given("samplers")) return;
   if (const auto sequence = metadata.get_string("general.sampling.sequence")) {
     std::vector<std::string> names;
@@ -97,19 +78,27 @@ void apply_model_defaults(const SamplingSettings& settings, const ggml::gguf::Me
 std::vector<SamplerKind> sampler_chain(const std::vector<std::string>& names) {
   std::vector<SamplerKind> chain;
   for (const std::string& name : names) {
-    const SamplerName* sampler = find_sampler(name);
-    if (sampler == nullptr) {
+    const std::optional<std::string> known = sampler_by_name(name);
+    const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
+                                     [&](const KindName& row) { return known && row.name == *known; });
+    if (found == std::end(kNames)) {
       ggml::logf(ggml::LogLevel::warn, "sampler '%s' is not known and is left out", name.c_str());
-    } else if (sampler->kind.has_value()) {
-      chain.push_back(*sampler->kind);
+    } else {
+      chain.push_back(found->kind);
     }
   }
   return chain;
 }
 
+void add_tail_free(std::vector<SamplerKind>& chain) {
+  if (std::find(chain.begin(), chain.end(), SamplerKind::tail_free) != chain.end()) return;
+  const auto top_k = std::find(chain.begin(), chain.end(), SamplerKind::top_k);
+  chain.insert(top_k == chain.end() ? chain.begin() : top_k + 1, SamplerKind::tail_free);
+}
+
 std::string_view sampler_name(SamplerKind kind) {
-  for (const SamplerName& sampler : kSamplers) {
-    if (sampler.kind == kind) return sampler.name;
+  for (const KindName& row : kNames) {
+    if (row.kind == kind) return row.name;
   }
   return "";
 }
@@ -117,25 +106,16 @@ std::string_view sampler_name(SamplerKind kind) {
 std::vector<std::string> sampler_names_from_letters(std::string_view letters) {
   std::vector<std::string> names;
   for (const char letter : letters) {
-    const auto* found =
-        std::find_if(kSamplers.begin(), kSamplers.end(), [&](const SamplerName& s) { return s.letter == letter; });
-    if (found == kSamplers.end()) {
-      ggml::logf(ggml::LogLevel::warn, "sampler letter '%c' is not known and is left out", letter);
+    if (const std::optional<std::string> name = sampler_by_letter(letter)) {
+      names.push_back(*name);
     } else {
-      names.emplace_back(found->name);
+      ggml::logf(ggml::LogLevel::warn, "sampler letter '%c' is not known and is left out", letter);
     }
   }
   return names;
 }
 
 llama::SamplingParams sampling_params(const SamplingSettings& settings, const llama::Model& model) {
-  if (settings.mirostat != 0) refuse(strf("--mirostat %d", settings.mirostat));
-  if (settings.dry_multiplier != 0.0f) refuse("--dry-multiplier");
-  if (settings.xtc_probability > 0.0f) refuse("--xtc-probability");
-  if (settings.top_n_sigma > 0.0f) refuse("--top-n-sigma");
-  if (settings.dynatemp_range > 0.0f) refuse("--dynatemp-range");
-  if (settings.tfs_z != 1.0f) refuse("--tfs");
-  if (settings.adaptive_target >= 0.0f) refuse("--adaptive-target");
   llama::SamplingParams params;
   params.seed = settings.seed;
   params.temperature = settings.temperature;
@@ -147,6 +127,23 @@ llama::SamplingParams sampling_params(const SamplingSettings& settings, const ll
   params.repeat_penalty = settings.repeat_penalty;
   params.frequency_penalty = settings.frequency_penalty;
   params.presence_penalty = settings.presence_penalty;
+  params.dynatemp_range = settings.dynatemp_range;
+  params.dynatemp_exponent = settings.dynatemp_exponent;
+  params.top_n_sigma = settings.top_n_sigma;
+  params.tfs_z = settings.tfs_z;
+  params.xtc_probability = settings.xtc_probability;
+  params.xtc_threshold = settings.xtc_threshold;
+  params.dry_multiplier = settings.dry_multiplier;
+  params.dry_base = settings.dry_base;
+  params.dry_allowed_length = settings.dry_allowed_length;
+  params.dry_penalty_last_n = settings.dry_penalty_last_n;
+  params.dry_breakers = settings.dry_breakers;
+  params.mirostat = settings.mirostat;
+  params.mirostat_tau = settings.mirostat_ent;
+  params.mirostat_eta = settings.mirostat_lr;
+  params.adaptive_target = settings.adaptive_target;
+  params.adaptive_decay = settings.adaptive_decay;
+  params.adaptive_new_p = settings.adaptive_new_p;
   params.ignore_eos = settings.ignore_eos;
   for (const auto& [token, bias] : settings.logit_bias) {
     if (!model.vocab().contains(token)) {
@@ -157,6 +154,7 @@ llama::SamplingParams sampling_params(const SamplingSettings& settings, const ll
   }
   params.samplers = sampler_chain(settings.samplers);
   apply_model_defaults(settings, model.metadata(), params);
+  if (params.tfs_z < 1.0f && !settings.is_given("samplers")) add_tail_free(params.samplers);
   return params;
 }
 

@@ -31,15 +31,15 @@ struct ThreadCounts {
 [[nodiscard]] llama::ContextParams context_params(const Settings& settings, const llama::Model& model, int n_seq);
 
 /// The request defaults: the command line where it spoke, then the model file's general.sampling.*, then ours.
-/// Throws Error(unsupported) when a sampler that this version lacks is switched on.
 [[nodiscard]] llama::SamplingParams sampling_params(const SamplingSettings& settings, const llama::Model& model);
 
-/// Maps sampler names ("top_k", "temperature", ...) or a letter string to the chain. Names of samplers that only later
-/// versions have are left out: they are off unless a parameter of theirs says otherwise, which sampling_params() and
-/// the server refuse.
+/// Maps sampler names ("top_k", "temperature", ... in any of their spellings) to the chain; unknown ones are left out
+/// with a warning.
 [[nodiscard]] std::vector<llama::SamplerKind> sampler_chain(const std::vector<std::string>& names);
+/// Puts tail-free sampling behind top-k, where a chain that nobody wrote down has it once its number is set.
+void add_tail_free(std::vector<llama::SamplerKind>& chain);
 [[nodiscard]] std::string_view sampler_name(llama::SamplerKind kind);
-/// The names that a letter string such as "edskypmxt" stands for; throws Error(invalid_argument) naming the letter.
+/// The names that a letter string such as "edskypmxt" stands for; unknown letters are left out with a warning.
 [[nodiscard]] std::vector<std::string> sampler_names_from_letters(std::string_view letters);
 
 /// One run of a short step, so that pages are mapped and caches are warm before anything is timed (--no-warmup skips

@@ -186,7 +186,7 @@ void StepRunner::run_head(std::span<const Output> outputs, const ggml::StopToken
   store(outputs, output);
 }
 
-/// Fills the rows of the sample op; false when no output wants a token.
+/// Fills the rows of the sample op; false when no output wants a token from it.
 bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
   bool any = false;
   adjust_.clear();
@@ -197,10 +197,11 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
     row.mask_row = -1;
     Sampler* sampler = outputs[i].sampler;
     if (sampler == nullptr) continue;
-    any = true;
     const std::size_t begin = adjust_.size();
     sampler->prepare(row, adjust_);
-    row.logits_row = static_cast<std::int32_t>(i);
+    // Rows without a device form wait until the logits are here.
+    row.logits_row = sampler->on_host() ? -1 : static_cast<std::int32_t>(i);
+    any |= !sampler->on_host();
     row.adjust_begin = static_cast<std::int32_t>(begin);
     row.adjust_end = static_cast<std::int32_t>(adjust_.size());
     row.mask_row = -1;
@@ -216,13 +217,28 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
   return any;
 }
 
+void StepRunner::sample_on_host(std::size_t output, Sampler& sampler) {
+  const ggml::SampleRow& row = ports_.sample_rows()[output];
+  const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
+  const auto words = static_cast<std::size_t>(ports_.mask_words());
+  const auto begin = static_cast<std::size_t>(row.adjust_begin), end = static_cast<std::size_t>(row.adjust_end);
+  std::span<const std::uint32_t> allowed;
+  if (row.mask_row >= 0) allowed = {ports_.masks() + static_cast<std::size_t>(row.mask_row) * words, words};
+  host_result_ =
+      sampler.sample_on_host(row, {ports_.logits() + output * n_vocab, n_vocab},
+                             std::span<const ggml::SampleAdjust>(adjust_).subspan(begin, end - begin), allowed);
+}
+
 void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].logits != nullptr)
       std::memcpy(outputs[i].logits, ports_.logits() + i * n_vocab, n_vocab * sizeof(float));
     if (outputs[i].sampler == nullptr) continue;
-    const ggml::SampleResult& sampled = ports_.sampled()[i];
+    const bool on_host = outputs[i].sampler->on_host();
+    if (on_host) sample_on_host(i, *outputs[i].sampler);
+    const ggml::SampleResult& sampled = on_host ? host_result_ : ports_.sampled()[i];
+    outputs[i].sampler->collect(sampled);
     std::optional<SampledToken>& to = output.result.sequences[static_cast<std::size_t>(outputs[i].sequence)].sampled;
     if (!to) to.emplace();
     to->token = sampled.token;

@@ -55,6 +55,7 @@ class StepRunner {
   void run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output);
   void run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output);
   [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
+  void sample_on_host(std::size_t output, Sampler& sampler);
   void store(std::span<const Output> outputs, StepOutput& output);
   void count_bytes();
 
@@ -70,6 +71,7 @@ class StepRunner {
   std::vector<Part> parts_;
   std::vector<Output> outputs_;
   std::vector<ggml::SampleAdjust> adjust_;
+  ggml::SampleResult host_result_{};
   std::vector<float*> next_logits_;  // per sequence of the step: where its next row goes
 
   double dense_bytes_ = 0;   // of all layers, without experts

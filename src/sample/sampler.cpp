@@ -3,16 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "llama/vocab.h"
+#include "sample/dry.h"
+#include "sample/infill.h"
+#include "sample/random.h"
+#include "sample/token_window.h"
 
 namespace llama {
 
 using ggml::Error;
 using ggml::ErrorCode;
 using ggml::SampleAdjust;
+using ggml::SampleDraw;
 using ggml::SampleStage;
 using ggml::strf;
 
@@ -24,6 +30,10 @@ SampleStage stage_of(SamplerKind kind) {
   switch (kind) {
     case SamplerKind::penalties:
       return SampleStage::penalties;
+    case SamplerKind::dry:
+      return SampleStage::dry;
+    case SamplerKind::top_n_sigma:
+      return SampleStage::top_n_sigma;
     case SamplerKind::top_k:
       return SampleStage::top_k;
     case SamplerKind::typical_p:
@@ -32,8 +42,16 @@ SampleStage stage_of(SamplerKind kind) {
       return SampleStage::top_p;
     case SamplerKind::min_p:
       return SampleStage::min_p;
+    case SamplerKind::tail_free:
+      return SampleStage::tail_free;
+    case SamplerKind::xtc:
+      return SampleStage::xtc;
     case SamplerKind::temperature:
       return SampleStage::temperature;
+    case SamplerKind::infill:
+      return SampleStage::host;
+    case SamplerKind::adaptive_p:
+      return SampleStage::none;  // it is the draw
   }
   return SampleStage::none;
 }
@@ -42,24 +60,41 @@ void require(bool ok, const char* name, double value, const char* allowed) {
   if (!ok) throw Error(ErrorCode::invalid_argument, strf("%s must be %s, got %g", name, allowed, value));
 }
 
-void check_real(const char* name, float value, float min, float max, const char* allowed) {
-  require(std::isfinite(value) && value >= min && value <= max, name, static_cast<double>(value), allowed);
+constexpr float kAny = 1e30f;
+
+void check_real(const char* name, float value, float min = -kAny, const char* allowed = "a finite number") {
+  require(std::isfinite(value) && value >= min && value <= kAny, name, static_cast<double>(value), allowed);
 }
 
 void check(const SamplingParams& p, const Vocab& vocab) {
-  constexpr float kAny = 1e30f;
-  check_real("temperature", p.temperature, -kAny, kAny, "a finite number");
-  check_real("top_p", p.top_p, -kAny, kAny, "a finite number");
-  check_real("min_p", p.min_p, -kAny, kAny, "a finite number");
-  check_real("typical_p", p.typical_p, -kAny, kAny, "a finite number");
-  check_real("repeat_penalty", p.repeat_penalty, 1e-6f, kAny, "a number above 0");
-  check_real("frequency_penalty", p.frequency_penalty, -kAny, kAny, "a finite number");
-  check_real("presence_penalty", p.presence_penalty, -kAny, kAny, "a finite number");
+  check_real("temperature", p.temperature);
+  check_real("dynatemp_range", p.dynatemp_range);
+  check_real("dynatemp_exponent", p.dynatemp_exponent);
+  check_real("top_p", p.top_p);
+  check_real("min_p", p.min_p);
+  check_real("typical_p", p.typical_p);
+  check_real("top_n_sigma", p.top_n_sigma);
+  check_real("tfs_z", p.tfs_z);
+  check_real("xtc_probability", p.xtc_probability);
+  check_real("xtc_threshold", p.xtc_threshold);
+  check_real("repeat_penalty", p.repeat_penalty, 1e-6f, "a number above 0");
+  check_real("frequency_penalty", p.frequency_penalty);
+  check_real("presence_penalty", p.presence_penalty);
+  check_real("dry_multiplier", p.dry_multiplier);
+  check_real("dry_base", p.dry_base);
+  check_real("mirostat_tau", p.mirostat_tau);
+  check_real("mirostat_eta", p.mirostat_eta);
+  check_real("adaptive_target", p.adaptive_target);
+  check_real("adaptive_decay", p.adaptive_decay);
   require(p.min_keep >= 0, "min_keep", p.min_keep, "0 or more");
   require(p.penalty_last_n >= -1, "repeat_last_n", p.penalty_last_n, "-1 (the context size), 0 (off) or more");
+  require(p.dry_penalty_last_n >= -1, "dry_penalty_last_n", p.dry_penalty_last_n,
+          "-1 (the context size), 0 (off) or more");
+  require(p.dry_allowed_length >= 0, "dry_allowed_length", p.dry_allowed_length, "0 or more");
+  require(p.mirostat >= 0 && p.mirostat <= 2, "mirostat", p.mirostat, "0 (off), 1 or 2");
   require(p.n_probs >= 0 && p.n_probs <= ggml::kMaxReportedProbs, "n_probs", p.n_probs, "0 to 128");
   require(p.samplers.size() <= ggml::kMaxSampleStages, "the number of samplers", static_cast<double>(p.samplers.size()),
-          "at most 8");
+          "at most 16");
   for (const auto& [token, bias] : p.logit_bias) {
     if (!vocab.contains(token))
       throw Error(ErrorCode::invalid_argument,
@@ -77,98 +112,247 @@ std::vector<SampleAdjust> collect_biases(const SamplingParams& p, const Vocab& v
   for (const Token token : vocab.suppressed_tokens()) biases[token] = -INFINITY;
   std::vector<SampleAdjust> list;
   list.reserve(biases.size());
-  for (const auto& [token, bias] : biases) list.push_back({token, bias, 0});
+  for (const auto& [token, bias] : biases) list.push_back({token, bias, 0, 0});
   return list;
 }
 
-/// libstdc++'s uniform_real_distribution<double>: two outputs, low word first.
-double draw(std::mt19937& generator) {
-  const double low = generator();
-  const double high = generator();
-  const double value = (low + high * 4294967296.0) / 18446744073709551616.0;
-  return value < 1.0 ? value : std::nextafter(1.0, 0.0);
+/// What is the same for every token.
+ggml::SampleRow fixed_row(const SamplingParams& p) {
+  ggml::SampleRow row{};
+  row.temperature = p.temperature;
+  row.min_keep = p.min_keep;
+  row.n_probs = p.n_probs;
+  row.report_post = p.post_sampling_probs ? 1 : 0;
+  row.mask_row = -1;
+  if (p.mirostat != 0) {
+    row.stages[0] = SampleStage::temperature;
+    row.draw = p.mirostat == 1 ? SampleDraw::mirostat1 : SampleDraw::mirostat2;
+    row.mirostat_tau = p.mirostat_tau;
+    row.mirostat_eta = p.mirostat_eta;
+    row.mirostat_mu = 2.0f * p.mirostat_tau;
+    return row;
+  }
+  for (std::size_t i = 0; i < p.samplers.size(); ++i) {
+    row.stages[i] = stage_of(p.samplers[i]);
+    if (p.samplers[i] == SamplerKind::adaptive_p) row.draw = SampleDraw::adaptive;
+  }
+  row.dynatemp_range = p.dynatemp_range;
+  row.dynatemp_exponent = p.dynatemp_exponent;
+  row.top_k = p.top_k;
+  row.top_p = p.top_p;
+  row.min_p = p.min_p;
+  row.typical_p = p.typical_p;
+  row.top_n_sigma = p.top_n_sigma;
+  row.tfs_z = p.tfs_z;
+  row.xtc_probability = p.xtc_probability;
+  row.xtc_threshold = p.xtc_threshold;
+  row.repeat_penalty = p.repeat_penalty;
+  row.frequency_penalty = p.frequency_penalty;
+  row.presence_penalty = p.presence_penalty;
+  row.adaptive_new = p.adaptive_new_p ? 1 : 0;
+  return row;
 }
+
+bool acts(const SamplingParams& p, SamplerKind kind) {
+  return p.mirostat == 0 && std::find(p.samplers.begin(), p.samplers.end(), kind) != p.samplers.end();
+}
+
+bool penalises(const SamplingParams& p) {
+  const bool any = p.repeat_penalty != 1.0f || p.frequency_penalty != 0.0f || p.presence_penalty != 0.0f;
+  return any && p.penalty_last_n != 0 && acts(p, SamplerKind::penalties);
+}
+
+bool dries(const SamplingParams& p) {
+  return Dry::is_on(p) && acts(p, SamplerKind::dry);
+}
+
+/// What changes for single tokens: the biases of the request, then the tokens of the penalty window. An entry is found
+/// in one step, so that a token costs the same however long the window is.
+class Adjustments {
+ public:
+  /// n_vocab  0 when nothing but the biases will be asked for
+  Adjustments(std::vector<SampleAdjust> biases, std::size_t n_vocab)
+      : entries_(std::move(biases)), n_fixed_(entries_.size()), place_(n_vocab, -1) {
+    if (place_.empty()) return;
+    for (std::size_t i = 0; i < n_fixed_; ++i) place(entries_[i].token) = static_cast<std::int32_t>(i);
+  }
+
+  [[nodiscard]] const std::vector<SampleAdjust>& entries() const { return entries_; }
+  /// Where the token's entry is, or -1.
+  [[nodiscard]] std::int32_t find(Token token) const { return place_[static_cast<std::size_t>(token)]; }
+
+  void count(Token token) {
+    if (find(token) < 0) {
+      place(token) = static_cast<std::int32_t>(entries_.size());
+      entries_.push_back({token, 0.0f, 0, 0.0f});
+    }
+    ++entries_[static_cast<std::size_t>(find(token))].count;
+  }
+
+  void uncount(Token token) {
+    const auto at = static_cast<std::size_t>(find(token));
+    if (--entries_[at].count > 0 || at < n_fixed_) return;
+    entries_[at] = entries_.back();
+    place(entries_[at].token) = static_cast<std::int32_t>(at);
+    place(token) = -1;
+    entries_.pop_back();
+  }
+
+ private:
+  std::int32_t& place(Token token) { return place_[static_cast<std::size_t>(token)]; }
+
+  std::vector<SampleAdjust> entries_;
+  std::size_t n_fixed_;
+  std::vector<std::int32_t> place_;  // [n_vocab]
+};
+
+/// The mean probability that adaptive-p has seen, older ones the less.
+class AdaptiveMean {
+ public:
+  explicit AdaptiveMean(const SamplingParams& p)
+      : target_(p.adaptive_target), decay_(std::clamp(p.adaptive_decay, 0.0f, 0.99f)) {
+    sum_ = target_ / (1.0f - decay_);
+    weight_ = 1.0f / (1.0f - decay_);
+  }
+
+  /// What to aim at, so that the mean comes near the target.
+  [[nodiscard]] float aim() const {
+    return target_ < 0.0f ? target_ : std::clamp(2.0f * target_ - sum_ / weight_, 0.0f, 1.0f);
+  }
+  void add(float p) {
+    sum_ = p + decay_ * sum_;
+    weight_ = 1.0f + decay_ * weight_;
+  }
+
+ private:
+  float target_, decay_;
+  float sum_ = 0, weight_ = 0;
+};
 
 }  // namespace
 
-Sampler::Sampler(const SamplingParams& params, const Vocab& vocab, int n_ctx)
-    : params_(params),
-      seed_(params.seed == kRandomSeed ? static_cast<std::uint32_t>(std::random_device{}()) : params.seed),
-      generator_(seed_) {
-  check(params_, vocab);
-  bias_ = collect_biases(params_, vocab);
-  for (std::size_t i = 0; i < params_.samplers.size(); ++i) row_.stages[i] = stage_of(params_.samplers[i]);
-  row_.temperature = params_.temperature;
-  row_.top_k = params_.top_k;
-  row_.top_p = params_.top_p;
-  row_.min_p = params_.min_p;
-  row_.typical_p = params_.typical_p;
-  row_.repeat_penalty = params_.repeat_penalty;
-  row_.frequency_penalty = params_.frequency_penalty;
-  row_.presence_penalty = params_.presence_penalty;
-  row_.min_keep = params_.min_keep;
-  row_.n_probs = params_.n_probs;
-  row_.report_post = params_.post_sampling_probs ? 1 : 0;
-  row_.mask_row = -1;
-  const int last_n = params_.penalty_last_n < 0 ? n_ctx : params_.penalty_last_n;
-  const bool listed =
-      std::find(params_.samplers.begin(), params_.samplers.end(), SamplerKind::penalties) != params_.samplers.end();
-  const bool acts =
-      params_.repeat_penalty != 1.0f || params_.frequency_penalty != 0.0f || params_.presence_penalty != 0.0f;
-  penalties_ = listed && acts && last_n > 0;
-  if (!penalties_) return;
-  window_.resize(static_cast<std::size_t>(last_n));
-  counts_.assign(static_cast<std::size_t>(vocab.n_tokens()), 0);
+struct Sampler::Impl {
+  Impl(const SamplingParams& p, const Vocab& v, int n_ctx);
+
+  void remember(Token token);
+
+  SamplingParams params;
+  const Vocab& vocab;
+  std::uint32_t seed;
+  // Each draw has a generator of its own, all with the same seed.
+  LookAhead<double, draw_double> uniforms;
+  LookAhead<float, draw_float> xtc_uniforms;
+  ggml::SampleRow row;
+  Adjustments adjustments;
+  std::optional<TokenWindow> penalty_window;
+  std::optional<Dry> dry;
+  std::optional<AdaptiveMean> adaptive;
+  ggml::SampleResult last{};  // the newest outcome
+  std::optional<InfillStage> infill;
+  std::vector<std::byte> scratch;  // with a host stage
+  TokenMask* mask = nullptr;
+};
+
+Sampler::Impl::Impl(const SamplingParams& p, const Vocab& v, int n_ctx)
+    : params((check(p, v), p)),
+      vocab(v),
+      seed(p.seed == kRandomSeed ? static_cast<std::uint32_t>(std::random_device{}()) : p.seed),
+      uniforms(seed),
+      xtc_uniforms(seed),
+      row(fixed_row(p)),
+      adjustments(collect_biases(p, v), penalises(p) || dries(p) ? static_cast<std::size_t>(v.n_tokens()) : 0) {
+  last.token = kNoToken;
+  const auto size = [n_ctx](int last_n) { return static_cast<std::size_t>(last_n < 0 ? n_ctx : last_n); };
+  if (penalises(p)) penalty_window.emplace(size(p.penalty_last_n));
+  if (dries(p)) dry.emplace(p, v, size(p.dry_penalty_last_n));
+  if (acts(p, SamplerKind::adaptive_p)) adaptive.emplace(p);
+  if (acts(p, SamplerKind::infill)) {
+    infill.emplace(v);
+    scratch.resize(ggml::sampler_scratch_bytes(static_cast<std::size_t>(v.n_tokens())));
+  }
 }
 
-void Sampler::remember(Token token) {
-  if (!penalties_ || token < 0 || static_cast<std::size_t>(token) >= counts_.size()) return;
-  if (window_size_ == window_.size()) {
-    --counts_[static_cast<std::size_t>(window_[window_begin_])];
-    window_[window_begin_] = token;
-    window_begin_ = (window_begin_ + 1) % window_.size();
-  } else {
-    window_[window_size_++] = token;  // begins at 0 until it is full
-  }
-  ++counts_[static_cast<std::size_t>(token)];
+void Sampler::Impl::remember(Token token) {
+  if (!vocab.contains(token)) return;
+  if (dry) dry->accept(token);
+  if (!penalty_window) return;
+  adjustments.count(token);
+  if (const Token gone = penalty_window->push(token); gone != kNoToken) adjustments.uncount(gone);
+}
+
+Sampler::Sampler(const SamplingParams& params, const Vocab& vocab, int n_ctx)
+    : impl_(std::make_unique<Impl>(params, vocab, n_ctx)) {}
+Sampler::~Sampler() = default;
+Sampler::Sampler(Sampler&&) noexcept = default;
+Sampler& Sampler::operator=(Sampler&&) noexcept = default;
+
+void Sampler::set_mask(TokenMask* mask) {
+  impl_->mask = mask;
+}
+TokenMask* Sampler::mask() const {
+  return impl_->mask;
+}
+const SamplingParams& Sampler::params() const {
+  return impl_->params;
+}
+std::uint32_t Sampler::seed() const {
+  return impl_->seed;
+}
+bool Sampler::on_host() const {
+  return impl_->infill.has_value();
 }
 
 void Sampler::accept(Token token) {
-  remember(token);
-  if (mask_ != nullptr && token >= 0) mask_->accept(token);
+  impl_->remember(token);
+  // A token that was put in the place of the sampled one (a forced end of thinking) was not drawn.
+  if (impl_->adaptive && token == impl_->last.token && token >= 0) impl_->adaptive->add(impl_->last.adaptive_p);
+  if (impl_->mask != nullptr && token >= 0) impl_->mask->accept(token);
 }
 
 void Sampler::accept_prompt(std::span<const Token> tokens) {
-  for (const Token token : tokens) remember(token);
+  for (const Token token : tokens) impl_->remember(token);
 }
 
 void Sampler::prepare(ggml::SampleRow& row, std::vector<SampleAdjust>& adjust) {
-  row = row_;
-  row.uniform = std::min(static_cast<float>(draw(generator_)), std::nextafter(1.0f, 0.0f));
-  for (SampleAdjust entry : bias_) {
-    if (penalties_) entry.count = counts_[static_cast<std::size_t>(entry.token)];
-    adjust.push_back(entry);
+  Impl& s = *impl_;
+  row = s.row;
+  for (std::size_t i = 0; i < 2; ++i) {
+    row.uniform[i] = s.uniforms.next()[i];
+    row.xtc_uniform[i] = s.xtc_uniforms.next()[i];
   }
-  if (!penalties_) return;
-  // Each token of the window once: the sign of its count marks those already listed.
-  for (const SampleAdjust& entry : bias_) {
-    std::int32_t& count = counts_[static_cast<std::size_t>(entry.token)];
-    count = -count;
+  if (s.adaptive) row.adaptive_target = s.adaptive->aim();
+  const std::size_t begin = adjust.size();
+  const std::vector<SampleAdjust>& entries = s.adjustments.entries();
+  adjust.insert(adjust.end(), entries.begin(), entries.end());
+  if (!s.dry) return;
+  for (const Dry::Penalty& penalty : s.dry->penalties()) {
+    const std::int32_t at = s.adjustments.find(penalty.token);
+    if (at >= 0) {
+      adjust[begin + static_cast<std::size_t>(at)].dry = penalty.amount;
+    } else {
+      adjust.push_back({penalty.token, 0.0f, 0, penalty.amount});
+    }
   }
-  for (std::size_t i = 0; i < window_size_; ++i) {
-    std::int32_t& count = counts_[static_cast<std::size_t>(window_[i])];
-    if (count <= 0) continue;
-    adjust.push_back({window_[i], 0.0f, count});
-    count = -count;
-  }
-  for (const SampleAdjust& entry : bias_) {
-    std::int32_t& count = counts_[static_cast<std::size_t>(entry.token)];
-    count = std::abs(count);
-  }
-  for (std::size_t i = 0; i < window_size_; ++i) {
-    std::int32_t& count = counts_[static_cast<std::size_t>(window_[i])];
-    count = std::abs(count);
-  }
+}
+
+ggml::SampleResult Sampler::sample_on_host(const ggml::SampleRow& row, std::span<const float> logits,
+                                           std::span<const SampleAdjust> adjust,
+                                           std::span<const std::uint32_t> allowed) {
+  Impl& s = *impl_;
+  ggml::SampleResult result{};
+  if (s.scratch.size() < ggml::sampler_scratch_bytes(logits.size()))
+    s.scratch.resize(ggml::sampler_scratch_bytes(logits.size()));
+  ggml::run_sampler_chain(row, {logits, adjust, allowed, s.infill ? &*s.infill : nullptr}, s.scratch, result);
+  return result;
+}
+
+void Sampler::collect(const ggml::SampleResult& result) {
+  Impl& s = *impl_;
+  s.uniforms.use(result.n_uniform);
+  s.xtc_uniforms.use(result.n_xtc_uniform);
+  s.row.mirostat_mu = result.mirostat_mu;
+  s.last.token = result.token;
+  s.last.adaptive_p = result.adaptive_p;
 }
 
 }  // namespace llama

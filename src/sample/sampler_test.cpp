@@ -46,7 +46,10 @@ TEST(Sampler, DrawsTheNumbersOfTheReferenceGenerator) {
   ggml::SampleRow row;
   std::vector<ggml::SampleAdjust> adjust;
   sampler.prepare(row, adjust);
-  EXPECT_FLOAT_EQ(row.uniform, 0.79654298428784598f);
+  EXPECT_DOUBLE_EQ(row.uniform[0], 0.79654298428784598);
+  EXPECT_DOUBLE_EQ(row.uniform[1], 0.18343478789336848);
+  EXPECT_FLOAT_EQ(row.xtc_uniform[0], 0.37454012f);
+  EXPECT_FLOAT_EQ(row.xtc_uniform[1], 0.79654298f);
   EXPECT_TRUE(adjust.empty());
   EXPECT_EQ(sampler.seed(), 42u);
 }
@@ -61,7 +64,7 @@ TEST(Sampler, ReportsTheSeedItDrew) {
   std::vector<ggml::SampleAdjust> adjust;
   a.prepare(row_a, adjust);
   b.prepare(row_b, adjust);
-  EXPECT_EQ(row_a.uniform, row_b.uniform);
+  EXPECT_EQ(row_a.uniform[0], row_b.uniform[0]);
 }
 
 TEST(Sampler, CountsOnlyTheLastTokensForThePenalties) {
@@ -132,6 +135,138 @@ TEST(Sampler, FillsStagesInTheOrderOfTheRequest) {
   EXPECT_EQ(row.mask_row, -1);
 }
 
+TEST(Sampler, UsesUpOnlyTheNumbersThatTheChainUsed) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.seed = 42;
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  sampler.prepare(row, adjust);  // a step that failed is prepared again
+  EXPECT_DOUBLE_EQ(row.uniform[0], 0.79654298428784598);
+  ggml::SampleResult result{};
+  sampler.collect(result);  // a single candidate
+  sampler.prepare(row, adjust);
+  EXPECT_DOUBLE_EQ(row.uniform[0], 0.79654298428784598);
+  result.n_uniform = 1;
+  sampler.collect(result);
+  sampler.prepare(row, adjust);
+  EXPECT_DOUBLE_EQ(row.uniform[0], 0.18343478789336848);
+  EXPECT_FLOAT_EQ(row.xtc_uniform[0], 0.37454012f);
+  result = {};
+  result.n_xtc_uniform = 1;
+  sampler.collect(result);
+  sampler.prepare(row, adjust);
+  EXPECT_DOUBLE_EQ(row.uniform[0], 0.18343478789336848);
+  EXPECT_FLOAT_EQ(row.xtc_uniform[0], 0.79654298f);
+}
+
+TEST(Sampler, MirostatReplacesTheChainAndKeepsItsState) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.mirostat = 2;
+  params.mirostat_tau = 3;
+  params.dynatemp_range = 1;
+  params.repeat_penalty = 2;
+  params.temperature = 0.7f;
+  Sampler sampler(params, vocab, 512);
+  sampler.accept_prompt(std::vector<Token>{5, 5});
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_TRUE(adjust.empty());
+  EXPECT_EQ(row.draw, ggml::SampleDraw::mirostat2);
+  EXPECT_EQ(row.stages[0], ggml::SampleStage::temperature);
+  EXPECT_EQ(row.stages[1], ggml::SampleStage::none);
+  EXPECT_EQ(row.dynatemp_range, 0.0f) << "Mirostat takes the plain temperature";
+  EXPECT_EQ(row.mirostat_mu, 6.0f);
+  ggml::SampleResult result{};
+  result.mirostat_mu = 5.5f;
+  sampler.collect(result);
+  sampler.prepare(row, adjust);
+  EXPECT_EQ(row.mirostat_mu, 5.5f);
+}
+
+TEST(Sampler, AdaptiveAimsSoThatTheMeanMeetsItsTarget) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.samplers = {SamplerKind::adaptive_p};
+  params.adaptive_target = 0.5f;
+  params.adaptive_decay = 0.5f;
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_EQ(row.draw, ggml::SampleDraw::adaptive);
+  EXPECT_FLOAT_EQ(row.adaptive_target, 0.5f);
+  ggml::SampleResult result{};
+  result.token = 7;
+  result.adaptive_p = 0.9f;
+  sampler.collect(result);
+  sampler.accept(8);  // not the token that was drawn
+  sampler.prepare(row, adjust);
+  EXPECT_FLOAT_EQ(row.adaptive_target, 0.5f);
+  sampler.accept(7);  // sums 1 and 2 become 0.9 + 0.5 = 1.4 and 1 + 1 = 2: mean 0.7
+  sampler.prepare(row, adjust);
+  EXPECT_FLOAT_EQ(row.adaptive_target, 0.3f);
+}
+
+TEST(Sampler, DryMarksTokensBesideTheOtherAdjustments) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.dry_multiplier = 1;
+  params.dry_base = 2;
+  params.repeat_penalty = 1.1f;
+  params.penalty_last_n = 2;
+  params.logit_bias = {{9, 1.5f}};
+  Sampler sampler(params, vocab, 512);
+  sampler.accept_prompt(std::vector<Token>{5, 6, 7, 9, 5, 6, 7, 8, 5, 6, 7});
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  ASSERT_EQ(adjust.size(), 4u);
+  EXPECT_EQ(find(adjust, 9)->bias, 1.5f);
+  EXPECT_EQ(find(adjust, 9)->dry, 2.0f);
+  EXPECT_EQ(find(adjust, 8)->dry, 2.0f);
+  EXPECT_EQ(find(adjust, 8)->count, 0);
+  EXPECT_EQ(find(adjust, 6)->count, 1);
+  EXPECT_EQ(find(adjust, 7)->count, 1);
+  EXPECT_EQ(find(adjust, 7)->dry, 0.0f);
+}
+
+TEST(Sampler, OnlyAChainWithInfillStaysOnTheHost) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  EXPECT_FALSE(Sampler(params, vocab, 512).on_host());
+  params.samplers.push_back(SamplerKind::infill);
+  Sampler sampler(params, vocab, 512);
+  ASSERT_TRUE(sampler.on_host());
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  std::vector<float> logits(kTokens, 0.0f);
+  logits[7] = 20;
+  EXPECT_EQ(sampler.sample_on_host(row, logits, adjust, {}).token, 7);
+  std::fill(logits.begin(), logits.end(), 0.0f);
+  EXPECT_EQ(sampler.sample_on_host(row, logits, adjust, {}).token, 2) << "nothing is likely: the end token";
+}
+
+TEST(Sampler, AWindowOfBillionsCostsNoMemory) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.repeat_penalty = 1.1f;
+  params.penalty_last_n = 2000000000;
+  params.dry_multiplier = 1;
+  params.dry_penalty_last_n = 2000000000;
+  Sampler sampler(params, vocab, 512);
+  for (int i = 0; i < 10000; ++i) sampler.accept(5);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_EQ(find(adjust, 5)->count, 10000);
+}
+
 TEST(Sampler, RefusesAbsurdParametersByName) {
   const Vocab vocab = make_vocab();
   const auto message = [&](const SamplingParams& params) {
@@ -154,6 +289,12 @@ TEST(Sampler, RefusesAbsurdParametersByName) {
   params = {};
   params.logit_bias = {{kTokens, 1.0f}};
   EXPECT_NE(message(params).find("logit_bias"), std::string::npos);
+  params = {};
+  params.samplers.assign(17, SamplerKind::top_k);
+  EXPECT_NE(message(params).find("samplers"), std::string::npos);
+  params = {};
+  params.mirostat = 3;
+  EXPECT_NE(message(params).find("mirostat"), std::string::npos);
   params = {};
   params.n_probs = 1000000;
   EXPECT_NE(message(params).find("n_probs"), std::string::npos);

@@ -127,7 +127,7 @@ struct MoeFfnParams {
   int expert_end = 0;  // 0: all
 };
 
-/// The sampler chain. src: logits [n_vocab, n_outputs], rows (SampleRow) [sizeof/4, n] i32, adjust (SampleAdjust) [3,
+/// The sampler chain. src: logits [n_vocab, n_outputs], rows (SampleRow) [sizeof/4, n] i32, adjust (SampleAdjust) [4,
 /// n] i32, masks [ceil(n_vocab/32), n] i32 (bit set: allowed; bit i of word w is token 32 w + i).
 /// dst: results (SampleResult) [sizeof/4, n] i32. A row whose logits_row is negative is not sampled (token -1).
 struct SampleParams {};

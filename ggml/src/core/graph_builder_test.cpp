@@ -210,7 +210,7 @@ TEST(OpTable, SaysHowOpsSplit) {
 }
 
 TEST(SampleStructs, AreWholeWords) {
-  static_assert(sizeof(SampleRow) % 4 == 0 && sizeof(SampleAdjust) == 12 && sizeof(SampleResult) % 4 == 0);
+  static_assert(sizeof(SampleRow) % 4 == 0 && sizeof(SampleAdjust) == 16 && sizeof(SampleResult) % 4 == 0);
 }
 
 }  // namespace

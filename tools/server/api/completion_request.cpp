@@ -29,30 +29,16 @@ void refuse_later_fields(const Fields& fields) {
     const Json* value = fields.find(name);
     if (value != nullptr && !(value->is_string() && value->get<std::string>().empty())) refuse(name);
   }
-  struct Off {
-    const char* name;
-    double off;  // asks for nothing at or below this value
-  };
-  for (const Off& row : {Off{"top_n_sigma", 0},
-                         {"xtc_probability", 0},
-                         {"dynatemp_range", 0},
-                         {"dry_multiplier", 0},
-                         {"mirostat", 0},
-                         {"adaptive_target", -1e-30}}) {
-    if (const auto value = fields.number(row.name, -kFloatMax, kFloatMax); value && *value > row.off) refuse(row.name);
-  }
-  if (const auto tfs = fields.number("tfs_z", 0, 1); tfs && *tfs != 1.0) refuse("tfs_z");
   const Json* lora = fields.find("lora");
   if (lora != nullptr && !(lora->is_array() && lora->empty())) refuse("lora");
-  if (const Json* breakers = fields.find("dry_sequence_breakers")) {
-    if (!breakers->is_array() || breakers->empty())
-      bad_field("dry_sequence_breakers", "a non-empty array of strings", *breakers);
-  }
 }
 
 void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
   const Json* value = fields.find("samplers");
-  if (value == nullptr) return;
+  if (value == nullptr) {
+    if (sampling.tfs_z < 1.0f && fields.find("tfs_z") != nullptr) common::add_tail_free(sampling.samplers);
+    return;
+  }
   std::vector<std::string> names;
   if (value->is_string()) {
     names = common::sampler_names_from_letters(value->get<std::string>());
@@ -65,6 +51,40 @@ void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
     bad_field("samplers", "an array of names or a string of letters", *value);
   }
   sampling.samplers = common::sampler_chain(names);
+}
+
+void read_breakers(const Fields& fields, llama::SamplingParams& sampling) {
+  const Json* value = fields.find("dry_sequence_breakers");
+  if (value == nullptr) return;
+  if (!value->is_array() || value->empty()) bad_field("dry_sequence_breakers", "a non-empty array of strings", *value);
+  sampling.dry_breakers.clear();
+  for (const Json& breaker : *value) {
+    if (!breaker.is_string()) bad_field("dry_sequence_breakers", "strings", breaker);
+    sampling.dry_breakers.push_back(breaker.get<std::string>());
+  }
+}
+
+/// The fields of the samplers that are off unless they are asked for.
+void read_further_samplers(const Fields& fields, llama::SamplingParams& sampling) {
+  fields.read("dynatemp_range", sampling.dynatemp_range, -kFloatMax, kFloatMax);
+  fields.read("dynatemp_exponent", sampling.dynatemp_exponent, -kFloatMax, kFloatMax);
+  fields.read("top_n_sigma", sampling.top_n_sigma, -kFloatMax, kFloatMax);
+  fields.read("tfs_z", sampling.tfs_z, -kFloatMax, kFloatMax);
+  fields.read("xtc_probability", sampling.xtc_probability, -kFloatMax, kFloatMax);
+  fields.read("xtc_threshold", sampling.xtc_threshold, -kFloatMax, kFloatMax);
+  fields.read("dry_multiplier", sampling.dry_multiplier, -kFloatMax, kFloatMax);
+  const float dry_base = sampling.dry_base;
+  fields.read("dry_base", sampling.dry_base, -kFloatMax, kFloatMax);
+  if (sampling.dry_base < 1.0f) sampling.dry_base = dry_base;
+  fields.read("dry_allowed_length", sampling.dry_allowed_length, 0, kIntMax);
+  fields.read("dry_penalty_last_n", sampling.dry_penalty_last_n, -1, kIntMax);
+  read_breakers(fields, sampling);
+  fields.read("mirostat", sampling.mirostat, 0, 2);
+  fields.read("mirostat_tau", sampling.mirostat_tau, -kFloatMax, kFloatMax);
+  fields.read("mirostat_eta", sampling.mirostat_eta, -kFloatMax, kFloatMax);
+  fields.read("adaptive_target", sampling.adaptive_target, -kFloatMax, kFloatMax);
+  fields.read("adaptive_decay", sampling.adaptive_decay, -kFloatMax, kFloatMax);
+  fields.read("adaptive_updt_w_cur", sampling.adaptive_new_p);
 }
 
 float read_bias(const Json& value) {
@@ -120,6 +140,7 @@ void read_sampling(const Fields& fields, const Service& service, llama::Sampling
           fields.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
     sampling.seed = static_cast<std::uint32_t>(*seed);  // -1 becomes the value that means random
   }
+  read_further_samplers(fields, sampling);
   read_samplers(fields, sampling);
   read_logit_bias(fields, service.vocab(), sampling);
 }

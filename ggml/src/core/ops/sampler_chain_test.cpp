@@ -1,4 +1,4 @@
-#include "sampler_chain.h"
+#include "ggml/sampler_chain.h"
 
 #include <gtest/gtest.h>
 
@@ -8,61 +8,22 @@
 #include <random>
 #include <vector>
 
+#include "sampler_test_rows.h"
+
 namespace ggml {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-SampleRow plain_row() {
-  SampleRow row{};
-  row.temperature = 1;
-  row.top_p = 1;
-  row.typical_p = 1;
-  row.repeat_penalty = 1;
-  row.mask_row = -1;
-  row.n_probs = kMaxReportedProbs;
-  row.report_post = 1;
-  return row;
-}
-
-SampleRow with_stage(SampleStage stage) {
-  SampleRow row = plain_row();
-  row.stages[0] = stage;
-  return row;
-}
-
-SampleResult sample(const SampleRow& row, const SamplerInput& in) {
-  std::vector<std::byte> scratch(sampler_scratch_bytes(in.logits.size()));
-  SampleResult result{};
-  run_sampler_chain(row, in, scratch, result);
-  return result;
-}
-
-SampleResult sample(const SampleRow& row, const std::vector<float>& logits) {
-  return sample(row, {logits, {}, {}});
-}
-
-std::vector<float> logits_of(std::initializer_list<double> probabilities) {
-  std::vector<float> logits;
-  for (double p : probabilities) logits.push_back(static_cast<float>(std::log(p)));
-  return logits;
-}
-
-std::vector<int> survivors(const SampleResult& result) {
-  return {result.ids, result.ids + result.n_probs};
-}
-
-float probability(const SampleResult& result, int i) {
-  return std::exp(result.logprobs[i]);
-}
+using namespace test;
 
 TEST(SamplerChain, DrawsByInverseCdfInVocabularyOrder) {
   const std::vector<float> logits = logits_of({0.1, 0.2, 0.3, 0.4});
   SampleRow row = plain_row();
-  const std::pair<float, int> cases[] = {{0.0f, 0},  {0.05f, 0}, {0.2273f, 1}, {0.299f, 1},
-                                         {0.31f, 2}, {0.61f, 3}, {0.99999f, 3}};
+  const std::pair<double, int> cases[] = {{0.0, 0},  {0.05, 0}, {0.2273, 1}, {0.299, 1},
+                                          {0.31, 2}, {0.61, 3}, {0.99999, 3}};
   for (const auto& [u, token] : cases) {
-    row.uniform = u;
+    row.uniform[0] = row.uniform[1] = u;
     EXPECT_EQ(sample(row, logits).token, token) << u;
   }
 }
@@ -70,9 +31,9 @@ TEST(SamplerChain, DrawsByInverseCdfInVocabularyOrder) {
 TEST(SamplerChain, DrawsFromTheSortedListAfterTopK) {
   SampleRow row = with_stage(SampleStage::top_k);
   row.top_k = 3;
-  row.uniform = 0.4f;  // 4/9 belong to token 3, 3/9 to token 2, 2/9 to token 1
+  row.uniform[0] = row.uniform[1] = 0.4;  // 4/9 belong to token 3, 3/9 to token 2, 2/9 to token 1
   EXPECT_EQ(sample(row, logits_of({0.1, 0.2, 0.3, 0.4})).token, 3);
-  row.uniform = 0.5f;
+  row.uniform[0] = row.uniform[1] = 0.5;
   const SampleResult result = sample(row, logits_of({0.1, 0.2, 0.3, 0.4}));
   EXPECT_EQ(result.token, 2);
   EXPECT_EQ(survivors(result), (std::vector<int>{3, 2, 1}));
@@ -103,7 +64,7 @@ TEST(SamplerChain, MinPComparesWithTheLargestAndKeepsTheOrder) {
   SampleRow row = with_stage(SampleStage::min_p);
   const std::vector<float> logits = logits_of({0.1, 0.2, 0.3, 0.4});
   row.min_p = 0.6f;  // 0.24
-  row.uniform = 0.3f;
+  row.uniform[0] = row.uniform[1] = 0.3;
   const SampleResult result = sample(row, logits);
   EXPECT_EQ(survivors(result), (std::vector<int>{3, 2}));
   EXPECT_EQ(result.token, 2) << "token 2 comes first in the unsorted list and holds 3/7";
@@ -122,7 +83,7 @@ TEST(SamplerChain, TypicalKeepsTokensOfMiddlingSurprise) {
   EXPECT_EQ(survivors(sample(row, logits)), (std::vector<int>{1}));
   row.typical_p = 0.5f;
   EXPECT_EQ(survivors(sample(row, logits)), (std::vector<int>{0, 1}));
-  row.uniform = 0.1f;
+  row.uniform[0] = row.uniform[1] = 0.1;
   EXPECT_EQ(sample(row, logits).token, 1) << "the draw walks by falling typicality";
   row.typical_p = 0.2f;
   row.min_keep = 3;
@@ -139,7 +100,7 @@ TEST(SamplerChain, TemperatureDividesLogits) {
 TEST(SamplerChain, GreedyTakesTheLowestOfEqualTokensWhateverTheStages) {
   SampleRow row = plain_row();
   row.temperature = 0;
-  row.uniform = 0.999f;
+  row.uniform[0] = row.uniform[1] = 0.999;
   EXPECT_EQ(sample(row, {0, 3, 3, 1}).token, 1);
   row.stages[0] = SampleStage::temperature;
   const SampleResult result = sample(row, {0, 3, 3, 1});
@@ -154,7 +115,7 @@ TEST(SamplerChain, PenalisesByCountAndPresence) {
   row.frequency_penalty = 0.5f;
   row.presence_penalty = 0.25f;
   const std::vector<float> logits{4, -1, 3, 0};
-  const std::vector<SampleAdjust> adjust{{0, 0, 3}, {1, 0, 1}, {99, 0, 1}, {-5, 0, 1}};
+  const std::vector<SampleAdjust> adjust{{0, 0, 3, 0}, {1, 0, 1, 0}, {99, 0, 1, 0}, {-5, 0, 1, 0}};
   const SampleResult result = sample(row, {logits, adjust, {}});
   // 4 / 2 - 1.5 - 0.25 = 0.25; -1 * 2 - 0.5 - 0.25 = -2.75
   const double total = std::exp(0.25) + std::exp(-2.75) + std::exp(3.0) + 1;
@@ -165,7 +126,7 @@ TEST(SamplerChain, PenalisesByCountAndPresence) {
 
 TEST(SamplerChain, BiasesApplyWithoutAPenaltyStageAndCanBanTokens) {
   const SampleRow row = plain_row();
-  const std::vector<SampleAdjust> adjust{{0, -kInf, 0}, {2, 1.5f, 0}};
+  const std::vector<SampleAdjust> adjust{{0, -kInf, 0, 0}, {2, 1.5f, 0, 0}};
   const std::vector<float> logits{5, 1, 0, 1};
   const SampleResult result = sample(row, {logits, adjust, {}});
   EXPECT_EQ(survivors(result), (std::vector<int>{2, 1, 3}));
@@ -197,9 +158,9 @@ TEST(SamplerChain, SurvivesHostileLogits) {
   row.min_p = 0.1f;
   row.temperature = 1e-30f;
   row.repeat_penalty = 0;
-  row.uniform = 1;
+  row.uniform[0] = row.uniform[1] = 1;
   const float nan = std::nanf("");
-  const std::vector<SampleAdjust> adjust{{0, 0, 1}, {1, kInf, 2}, {2, nan, 0}};
+  const std::vector<SampleAdjust> adjust{{0, 0, 1, 0}, {1, kInf, 2, 0}, {2, nan, 0, nan}};
   for (const std::vector<float>& logits : {std::vector<float>{nan, nan, nan},
                                            {kInf, kInf, 0},
                                            {-kInf, -kInf, -kInf},
@@ -256,7 +217,7 @@ TEST(SamplerChain, SelectionsEqualAFullSort) {
     row.stages[1] = SampleStage::top_p;
     row.top_k = round % 3 == 0 ? 0 : static_cast<int>(1 + random() % 2000);
     row.top_p = round % 2 == 0 ? 1.0f : 0.7f + 0.001f * static_cast<float>(random() % 250);
-    row.uniform = 0.9999f;
+    row.uniform[0] = row.uniform[1] = 0.9999;
     std::vector<int> expected = expected_top(logits, row.top_k, row.top_p);
     const SampleResult result = sample(row, logits);
     expected.resize(std::min<std::size_t>(expected.size(), kMaxReportedProbs));
@@ -273,7 +234,7 @@ TEST(SamplerChain, PreselectionEqualsTheWholeVocabulary) {
     std::vector<SampleAdjust> adjust;
     for (std::uint32_t i = random() % 20; i > 0; --i)
       adjust.push_back({static_cast<std::int32_t>(random() % logits.size()), i % 4 == 0 ? -kInf : normal(random),
-                        static_cast<std::int32_t>(random() % 3)});
+                        static_cast<std::int32_t>(random() % 3), i % 3 == 0 ? 1.5f : 0.0f});
     std::vector<std::uint32_t> mask;
     if (round % 2 == 0)
       for (std::size_t i = 0; i <= logits.size() / 32; ++i)
@@ -282,9 +243,10 @@ TEST(SamplerChain, PreselectionEqualsTheWholeVocabulary) {
     row.repeat_penalty = 1.3f;
     row.presence_penalty = 0.4f;
     row.stages[1] = SampleStage::penalties;
-    row.stages[2] = SampleStage::top_k;
+    row.stages[2] = SampleStage::dry;
+    row.stages[3] = SampleStage::top_k;
     row.top_k = round % 5 == 0 ? 1 : 1 + static_cast<int>(random() % 60);
-    row.uniform = 0.6f;
+    row.uniform[0] = row.uniform[1] = 0.6;
     const SampleResult fast = sample(row, {logits, adjust, mask});
     // A typical stage that keeps everything forces the long way; it reorders, which the cut undoes.
     row.stages[0] = SampleStage::typical;

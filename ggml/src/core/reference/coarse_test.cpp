@@ -417,7 +417,7 @@ TEST(CoarseOps, SampleRunsTheChainPerRow) {
   Ints words(sizeof(rows) / 4);
   std::memcpy(words.data(), rows, sizeof(rows));
   const std::vector<TensorId> src{logits, h.ints("rows", Shape(sizeof(SampleRow) / 4, 3), words, Rows::outputs),
-                                  h.ints("adjust", Shape(3, 1), {0, 0, 0}, Rows::fixed),
+                                  h.ints("adjust", Shape(4, 1), {0, 0, 0, 0}, Rows::fixed),
                                   h.ints("masks", Shape(1, 1), {0b1001}, Rows::fixed)};
   const TensorId y = h.builder().add(Op::sample, SampleParams{}, src, {}, "sampled").front();
   const Ints out = h.run_ints({.n_tokens = 1, .n_outputs = 3}, y);

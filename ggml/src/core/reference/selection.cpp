@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "../ops/sampler_chain.h"
+#include "ggml/sampler_chain.h"
 #include "ops.h"
 
 namespace ggml::reference {

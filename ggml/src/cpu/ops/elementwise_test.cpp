@@ -172,7 +172,7 @@ TEST(Sample, RunsEachRowsChain) {
     row.top_k = 40;
     row.top_p = 0.9f;
     row.typical_p = row.repeat_penalty = 1.0f;
-    row.uniform = 0.19f * static_cast<float>(i);
+    row.uniform[0] = row.uniform[1] = 0.19 * i;
     row.logits_row = i == 2 ? -1 : i;
     row.mask_row = i == 3 ? 0 : -1;
     row.n_probs = 3;
@@ -181,7 +181,7 @@ TEST(Sample, RunsEachRowsChain) {
   std::memcpy(words.data(), rows.data(), words.size() * 4);
   const TensorId logits = bed.random_input("logits", Shape(kVocab, kRows), Rows::outputs, 3.0f);
   const TensorId row_port = bed.input("rows", Shape(sizeof(SampleRow) / 4, kRows), Rows::outputs, words);
-  const TensorId adjust = bed.input("adjust", Shape(3, 1), Rows::fixed, std::vector<std::int32_t>(3, 0));
+  const TensorId adjust = bed.input("adjust", Shape(4, 1), Rows::fixed, std::vector<std::int32_t>(4, 0));
   const TensorId masks = bed.input("masks", Shape((kVocab + 31) / 32, 1), Rows::fixed,
                                    std::vector<std::int32_t>((kVocab + 31) / 32, 0x00010001));
   const TensorId src[] = {logits, row_port, adjust, masks};

@@ -1,5 +1,5 @@
-#include "core/ops/sampler_chain.h"
 #include "cpu/ops/registry.h"
+#include "ggml/sampler_chain.h"
 
 namespace ggml::cpu {
 namespace {
