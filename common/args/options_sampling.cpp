@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::string_view kSampling = "Sampling";
 constexpr std::string_view kGrammar = "Grammars";
-constexpr std::string_view kGrammarFeature = "grammars";
-constexpr std::string_view kGrammarAdvice = "leave it out";
 
 Apply given(std::string field, Apply inner) {
   return [field = std::move(field), inner = std::move(inner)](Target& target, const Argument& argument) {
@@ -235,12 +233,24 @@ const std::vector<Option> kFurtherRows = {
     option({"--expiring-logit-bias-file"}, "F", "Expiring biases.").no_effect_warning("use --logit-bias"),
 };
 
+/// The last of the four options counts.
+Apply grammar_option(std::string SamplingSettings::*field, bool is_file) {
+  return [=](Target& target, const Argument& argument) {
+    SamplingSettings& sampling = target.settings.sampling;
+    sampling.grammar.clear();
+    sampling.json_schema.clear();
+    sampling.*field = is_file ? read_file(argument, argument.value()) : argument.value();
+  };
+}
+
 const std::vector<Option> kGrammarRows = {
-    option({"--grammar"}, "GBNF", "Grammar that the answer must follow.").refused(kGrammarFeature, kGrammarAdvice),
-    option({"--grammar-file"}, "FNAME", "The same from a file.").refused(kGrammarFeature, kGrammarAdvice),
-    option({"-j", "--json-schema"}, "SCHEMA", "JSON schema that the answer must follow.")
-        .refused(kGrammarFeature, kGrammarAdvice),
-    option({"-jf", "--json-schema-file"}, "FNAME", "The same from a file.").refused(kGrammarFeature, kGrammarAdvice),
+    option({"--grammar"}, "GBNF", "Grammar that the answer must follow; see docs/grammars.md.",
+           grammar_option(&SamplingSettings::grammar, false)),
+    option({"--grammar-file"}, "FNAME", "The same from a file.", grammar_option(&SamplingSettings::grammar, true)),
+    option({"-j", "--json-schema"}, "SCHEMA", "JSON schema that the answer must follow; {} is any JSON object.",
+           grammar_option(&SamplingSettings::json_schema, false)),
+    option({"-jf", "--json-schema-file"}, "FNAME", "The same from a file.",
+           grammar_option(&SamplingSettings::json_schema, true)),
 };
 
 void add(std::vector<Option>& table, const std::vector<Option>& rows, std::string_view group) {

@@ -132,6 +132,8 @@ struct SamplingSettings {
   float mirostat_lr = 0.1F;                                // eta
   float mirostat_ent = 5.0F;                               // tau
   std::vector<std::pair<std::int32_t, float>> logit_bias;  // token id, bias
+  std::string grammar;                                     // GBNF; at most one of the two is set
+  std::string json_schema;                                 // JSON text
   std::vector<std::string>
       given;  // the fields that the user set ("top_k"): the model file's defaults leave these alone
 
@@ -151,7 +153,11 @@ struct ChatSettings {
   ReasoningFormat reasoning_format = ReasoningFormat::automatic;
   Tristate reasoning = Tristate::automatic;
   std::optional<bool> preserve_reasoning;  // --reasoning-preserve; nothing = when the template can
+  int reasoning_budget = -1;               // tokens; -1: no limit
+  std::string reasoning_budget_message;    // written where the budget ends a thought
   bool prefill_assistant = true;
+  bool parse_replies = true;                // --skip-chat-parsing turns it off: everything is content
+  std::optional<bool> parallel_tool_calls;  // nothing = when the template can
 };
 
 struct ServerSettings {

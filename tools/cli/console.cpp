@@ -1,7 +1,7 @@
 #include "console.h"
 
-#include <signal.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <atomic>
 #include <iostream>

@@ -95,6 +95,10 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
   std::size_t longest = 0;
   for (const std::string& reverse : reverse_prompts) longest = std::max(longest, reverse.size());
 
+  if (grammar_ != nullptr) {
+    mask_ = std::make_unique<common::grammar::GrammarMask>(grammar_);
+    sampler_.set_mask(mask_.get());
+  }
   for (int n = 0; n_predict < 0 || n < n_predict; ++n) {
     if (static_cast<int>(tokens_.size()) >= context_.params().n_ctx) {
       constexpr int kUntilFull = -2;
@@ -108,6 +112,11 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
     } catch (const Error& error) {
       if (error.code() == ErrorCode::cancelled) return Ending::interrupted;
       throw;
+    }
+    if (token == llama::kNoToken) {
+      const std::string reason = mask_ != nullptr ? mask_->failure() : std::string();
+      throw Error(ErrorCode::invalid_argument,
+                  "no token can be chosen: " + (reason.empty() ? "the biases leave none" : reason));
     }
     sampler_.accept(token);
     tokens_.push_back(token);

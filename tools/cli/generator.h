@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "common/grammar/grammar_mask.h"
 #include "llama/context.h"
 #include "llama/sampler.h"
 
@@ -49,13 +51,17 @@ class Generator {
   /// What generate() does when the context is full: it ends, or with a shift drops the older half of the tokens behind
   /// the first `n_keep` (-1: behind the prompt) and goes on. An n_predict of -2 ends there all the same.
   void shift_context(int n_keep) { n_keep_ = n_keep; }
+  /// Each answer follows the grammar from its beginning.
+  void follow(std::shared_ptr<const common::grammar::CompiledGrammar> grammar) { grammar_ = std::move(grammar); }
 
  private:
   llama::Token next_token();
   void shift();
 
   llama::Context& context_;
-  llama::Sampler sampler_;  // of the whole conversation
+  std::shared_ptr<const common::grammar::CompiledGrammar> grammar_;  // null: any text
+  std::unique_ptr<common::grammar::GrammarMask> mask_;               // of the answer being written
+  llama::Sampler sampler_;                                           // of the whole conversation
   bool (*interrupted_)();
   llama::SeqId seq_;
   std::vector<llama::Token> tokens_;  // of the conversation

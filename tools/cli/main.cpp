@@ -4,7 +4,9 @@
 #include <new>
 
 #include "common/args/args.h"
+#include "common/grammar/grammar_cache.h"
 #include "common/setup/chat_setup.h"
+#include "common/setup/grammar_setup.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "console.h"
@@ -45,6 +47,8 @@ class Session {
         conversation_(chat, vocab_) {
     generator_.show_special(settings.prompt.special);
     if (settings.cache.context_shift) generator_.shift_context(settings.cache.n_keep);
+    if (const std::string grammar = common::grammar_text(settings.sampling); !grammar.empty())
+      generator_.follow(common::grammar::GrammarCache(vocab_).get(grammar));
   }
 
   /// Prompt and answer; with -i then input and answer in turn, all of it one text.

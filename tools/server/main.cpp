@@ -12,6 +12,7 @@
 #include "api/pieces.h"
 #include "common/args/args.h"
 #include "common/setup/chat_setup.h"
+#include "common/setup/grammar_setup.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "engine/engine.h"
@@ -78,9 +79,13 @@ int serve(const common::Settings& settings) {
   engine_params.continuous_batching = settings.server.continuous_batching;
   Engine engine(context, engine_params);
 
+  const auto grammars = std::make_shared<common::grammar::GrammarCache>(model->vocab());
+  const std::string grammar = common::grammar_text(settings.sampling);
+  if (!grammar.empty()) (void)grammars->get(grammar);  // a mistake in it is an error now, not at each request
+
   http.set_service(std::make_shared<Service>(
       Service{settings, *model, chat, engine, common::sampling_params(settings.sampling, *model),
-              common::model_name(settings), common::build_name(), unix_seconds()}));
+              common::model_name(settings), common::build_name(), unix_seconds(), grammars, grammar}));
   ggml::logf(ggml::LogLevel::info, "server is listening on http://%s:%d (%d slots of %d tokens)",
              settings.server.host.c_str(), http.port(), n_slots, engine_params.n_ctx_slot);
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "api/grammar_fields.h"
 #include "common/setup/setup.h"
 #include "ggml/log.h"
 
@@ -25,10 +26,6 @@ void refuse_later_fields(const Fields& fields) {
                 strf("Field '%.*s': not available in this version", static_cast<int>(name.size()), name.data()),
                 "leave the field out");
   };
-  for (const char* name : {"grammar", "json_schema"}) {
-    const Json* value = fields.find(name);
-    if (value != nullptr && !(value->is_string() && value->get<std::string>().empty())) refuse(name);
-  }
   const Json* lora = fields.find("lora");
   if (lora != nullptr && !(lora->is_array() && lora->empty())) refuse("lora");
 }
@@ -257,6 +254,7 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
 
   pattern.sampling = service.sampling;
   read_sampling(fields, service, pattern.sampling);
+  read_grammar(fields, service, pattern);
   pattern.n_predict = service.settings.prompt.n_predict;
   if (pattern.n_predict < -1) pattern.n_predict = -1;
   for (const char* name : {"n_predict", "max_completion_tokens", "max_tokens"}) {

@@ -53,7 +53,7 @@ void add_answer_settings(Json& json, const GenerateRequest& request, const Answe
                {"logit_bias", bias_json(request.sampling, service.vocab())},
                {"n_probs", request.sampling.n_probs},
                {"min_keep", request.sampling.min_keep},
-               {"grammar", ""},
+               {"grammar", request.grammar},
                {"grammar_lazy", false},
                {"grammar_triggers", Json::array()},
                {"preserved_tokens", Json::array()},

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/args/settings.h"
 #include "common/chat/chat_templates.h"
+#include "common/grammar/grammar_cache.h"
 #include "engine/engine.h"
 #include "llama/model.h"
 
@@ -21,6 +24,8 @@ struct Service {
   std::string name;                // "model" in answers
   std::string build;               // "system_fingerprint", "build_info"
   std::int64_t started_unix_s = 0;
+  std::shared_ptr<common::grammar::GrammarCache> grammars;  // shared with the requests that run; thread-safe
+  std::string grammar;                                      // GBNF for requests that bring none; empty: any text
 
   [[nodiscard]] const llama::Vocab& vocab() const { return model.vocab(); }
 };

@@ -255,6 +255,8 @@ void Engine::begin(Slot& slot, const Task& task, int completion) {
     slot.sampler =
         std::make_unique<llama::Sampler>(slot.request.sampling, context_.model().vocab(), params_.n_ctx_slot);
     slot.sampler->accept_prompt(slot.request.prompt);
+    if (slot.request.make_mask) slot.mask = slot.request.make_mask();
+    slot.sampler->set_mask(slot.mask.get());
   } catch (const Error& error) {
     fail(slot, error);
   }
@@ -346,6 +348,7 @@ void Engine::release(Slot& slot) {
   slot.state = SlotState::idle;
   slot.reply = {};
   slot.sampler.reset();
+  slot.mask.reset();
   slot.request.prompt.clear();
   slot.last_used = ++tick_;
   // The first of several completions left before its prompt was done: the next one evaluates the rest itself.

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "ggml/error.h"
+#include "llama/sampler.h"
 #include "llama/sampling.h"
 #include "llama/types.h"
 
@@ -28,7 +31,12 @@ struct GenerateRequest {
   int n_indent = 0;   // > 0: stop at a new line that is indented less
   std::int64_t t_max_predict_ms = -1;
   bool report_progress = false;
-  bool show_special = false;  // control tokens appear in the text
+  bool show_special = false;        // control tokens appear in the text
+  std::vector<Token> shown_tokens;  // those that do although show_special is off; ascending
+  std::string grammar;              // what make_mask enforces, as GBNF; for the settings in the answer
+  /// Makes the mask of one completion (its grammar, its limit of reasoning); empty: any token. The engine's loop calls
+  /// it.
+  std::function<std::unique_ptr<llama::TokenMask>()> make_mask;
 };
 
 struct Timings {

@@ -36,6 +36,7 @@ struct Slot {
   std::uint64_t task = 0;
   GenerateRequest request;
   Reply reply;
+  std::unique_ptr<llama::TokenMask> mask;  // null: any token
   std::unique_ptr<llama::Sampler> sampler;
   std::optional<TextStream> text;
   int parent = -1;        // waiting: the slot that evaluates the prompt

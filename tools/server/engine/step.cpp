@@ -113,7 +113,9 @@ void Engine::after_prompt(Slot& slot, int n_tokens, const llama::StepResult::Seq
 void Engine::after_token(Slot& slot, const llama::SampledToken& sampled) {
   const llama::Vocab& vocab = context_.model().vocab();
   if (sampled.token == llama::kNoToken) {
-    fail(slot, Error(ErrorCode::invalid_argument, "the biases of the request leave no token to choose"));
+    const std::string reason = slot.mask ? slot.mask->failure() : std::string();
+    fail(slot, reason.empty() ? Error(ErrorCode::invalid_argument, "the biases of the request leave no token to choose")
+                              : Error(ErrorCode::internal, "no token can be chosen: " + reason));
     return;
   }
   ++slot.timings.predicted_n;
@@ -123,7 +125,9 @@ void Engine::after_token(Slot& slot, const llama::SampledToken& sampled) {
   slot.sampler->accept(sampled.token);
 
   const bool end = vocab.is_eog(sampled.token);
-  const auto special = slot.request.show_special ? llama::SpecialText::show : llama::SpecialText::hide;
+  const std::vector<Token>& shown = slot.request.shown_tokens;
+  const bool show = slot.request.show_special || std::binary_search(shown.begin(), shown.end(), sampled.token);
+  const auto special = show ? llama::SpecialText::show : llama::SpecialText::hide;
   TextStream::Outcome outcome =
       slot.text->push(end && !slot.request.show_special ? std::string_view() : vocab.piece(sampled.token, special));
 

@@ -1,0 +1,219 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/grammar/grammar_builder.h"
+#include "common/grammar/schema_rules.h"
+#include "ggml/error.h"
+#include "grammar_test_support.h"
+
+namespace common::grammar::testing {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json json(const char* text) {
+  return ordered_json::parse(text);
+}
+
+std::shared_ptr<const Grammar> grammar_of(const char* schema) {
+  return Grammar::parse(schema_to_gbnf(json(schema)));
+}
+
+bool fits(const char* schema, std::string_view text) {
+  return accepts(*grammar_of(schema), text);
+}
+
+std::string schema_error_of(const ordered_json& schema) {
+  try {
+    (void)Grammar::parse(schema_to_gbnf(schema));
+  } catch (const ggml::Error& error) {
+    return error.message();
+  }
+  return {};
+}
+
+TEST(JsonSchema, ErrorsNameTheJsonPointer) {
+  const auto expect = [](const char* schema, const char* start) {
+    const std::string message = schema_error_of(json(schema));
+    EXPECT_EQ(message.rfind(start, 0), 0u) << message;
+  };
+  expect(R"({"properties":{"a/b~":{"type":"widget"}}})",
+         "json_schema: #/properties/a~1b~0/type: unknown type 'widget'");
+  expect(R"({"items":{"$ref":"#/$defs/none"}})", "json_schema: #/items/$ref: '#/$defs/none' leads nowhere");
+  expect(R"({"$ref":"#"})", "json_schema: #/$ref: '#' is not supported");
+  expect(R"({"$ref":"https://example.org/x"})", "json_schema: #/$ref:");
+  expect(R"({"$ref":5})", "json_schema: #/$ref: expected a string");
+  expect(R"({"anyOf":[{"type":"string"},7]})", "json_schema: #/anyOf/1: expected a schema");
+  expect(R"({"anyOf":[]})", "json_schema: #/anyOf: expected a list");
+  expect(R"({"enum":[]})", "json_schema: #/enum: expected a list");
+  expect(R"({"type":[]})", "json_schema: #/type: the list of types is empty");
+  expect(R"({"type":7})", "json_schema: #/type: expected a type name");
+  expect(R"({"type":"string","pattern":"x$"})", "json_schema: #/pattern: pattern \"x$\", offset 0: must begin with ^");
+  expect(R"({"type":"string","pattern":"^x\\$"})", "json_schema: #/pattern: pattern");
+  expect(R"({"type":"string","pattern":"^(a$"})",
+         "json_schema: #/pattern: pattern \"^(a$\", offset 1: this group is never closed");
+  expect(R"({"type":"string","pattern":"^a**$"})", "json_schema: #/pattern: pattern");
+  expect(R"({"type":"string","pattern":"^\\p{L}$"})", "json_schema: #/pattern: pattern");
+  expect(R"({"type":"string","pattern":"^a)b$"})", "json_schema: #/pattern: pattern");
+  expect(R"({"type":"array","minItems":-1})", "json_schema: #/minItems: expected a whole number");
+  expect(R"({"type":"array","minItems":3,"maxItems":2})", "json_schema: #: maxItems is below minItems");
+  expect(R"({"type":"string","minLength":5000})", "json_schema: #/minLength: 5000 is above the limit");
+  expect(R"({"type":"integer","minimum":5,"maximum":4})", "json_schema: #: no whole number");
+  expect(R"({"type":"integer","minimum":"a"})", "json_schema: #/minimum: expected a number");
+  expect(R"({"allOf":[{"enum":[1]},{"enum":[2]}]})", "json_schema: #/allOf: the enums have no value in common");
+  expect(R"(false)", "json_schema: #: the schema false");
+  expect(R"({"properties":{"a":false}})", "json_schema: #/properties/a: the schema false");
+}
+
+TEST(JsonSchema, ReferencesWithoutEndAreRefused) {
+  for (
+      const char* schema :
+      {R"({"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}})",
+       R"({"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}}})",
+       R"({"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}}})"}) {
+    EXPECT_NE(schema_error_of(json(schema)), "") << schema;
+  }
+  EXPECT_TRUE(fits(R"({"$ref":"#/$defs/a~1b","$defs":{"a/b":{"type":"null"}}})", "null"));
+}
+
+TEST(JsonSchema, SchemasThatGrowWithoutBoundAreRefused) {
+  ordered_json defs = ordered_json::object();
+  for (int i = 0; i < 40; ++i) {
+    const std::string next = "#/$defs/d" + std::to_string(i + 1);
+    defs["d" + std::to_string(i)] = {{"allOf", {{{"$ref", next}}, {{"$ref", next}}}}};
+  }
+  defs["d40"] = {{"properties", {{"a", {{"type", "null"}}}}}};
+  EXPECT_NE(schema_error_of({{"allOf", {{{"$ref", "#/$defs/d0"}}}}, {"$defs", defs}}), "");
+  ordered_json deep = {{"type", "null"}};
+  for (int i = 0; i < 600; ++i) deep = {{"items", deep}};
+  EXPECT_NE(schema_error_of(deep).find("nest deeper"), std::string::npos);
+}
+
+TEST(JsonSchema, IntegerRangesAreExact) {
+  const std::int64_t bounds[] = {-1234, -1000, -101, -100, -99, -10, -9,  -1,  0,    1,   5,
+                                 9,     10,    11,   99,   100, 109, 110, 999, 1000, 1234};
+  for (const std::int64_t min : bounds) {
+    for (const std::int64_t max : bounds) {
+      if (min > max) continue;
+      const auto grammar = Grammar::parse("root ::= " + integer_range(min, max));
+      for (std::int64_t n = -1300; n <= 1300; n += (n % 10 == 9 || n % 10 == -1) ? 1 : 3)
+        ASSERT_EQ(accepts(*grammar, std::to_string(n)), min <= n && n <= max) << n << " in " << min << ".." << max;
+      ASSERT_FALSE(accepts(*grammar, "007"));
+      ASSERT_FALSE(accepts(*grammar, "-0"));
+    }
+  }
+  for (const std::int64_t bound : bounds) {
+    const auto from = Grammar::parse("root ::= " + integer_range(bound, std::nullopt));
+    const auto to = Grammar::parse("root ::= " + integer_range(std::nullopt, bound));
+    for (std::int64_t n = -1300; n <= 1300; n += 7) {
+      ASSERT_EQ(accepts(*from, std::to_string(n)), bound <= n) << n << " from " << bound;
+      ASSERT_EQ(accepts(*to, std::to_string(n)), n <= bound) << n << " to " << bound;
+    }
+    EXPECT_TRUE(accepts(*from, "1234567890123456"));
+    EXPECT_FALSE(accepts(*from, "12345678901234567"));
+  }
+  EXPECT_TRUE(fits(R"({"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807})",
+                   "-9223372036854775808"));
+  EXPECT_TRUE(fits(R"({"type":"integer","minimum":0.5,"exclusiveMaximum":3.0})", "2"));
+  EXPECT_FALSE(fits(R"({"type":"integer","minimum":0.5,"exclusiveMaximum":3.0})", "3"));
+  EXPECT_FALSE(fits(R"({"type":"integer","minimum":0.5,"exclusiveMaximum":3.0})", "0"));
+  EXPECT_FALSE(fits(R"({"type":"integer","minimum":4,"exclusiveMinimum":true})", "4"));
+}
+
+TEST(JsonSchema, PatternsSpeakOfTheStringsCharacters) {
+  EXPECT_TRUE(fits(R"({"pattern":"^\\d{3}-\\w+\\s?$"})", "\"123-a_9 \""));
+  EXPECT_TRUE(fits(R"({"pattern":"^\\d{3}-\\w+\\s?$"})", "\"123-b\\t\""));
+  EXPECT_FALSE(fits(R"({"pattern":"^\\d{3}-\\w+\\s?$"})", "\"12-b\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^\"a\\\\$"})", "\"\\\"a\\\\\"")) << "a quote and a backslash are spelled as in JSON";
+  EXPECT_FALSE(fits(R"({"pattern":"^.*$"})", "\"a\"b\"")) << "the text is a valid JSON string";
+  EXPECT_TRUE(fits(R"({"pattern":"^.*$"})", "\"a\\\"b\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^a|b$"})", "\"b\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^(?:ab){2,3}c??$"})", "\"ababab\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^(?=x)[a-z]{1,2000}(?<n>1)$"})", "\"abc1\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^[\\]\\-^x\\d]+$"})", "\"]-^x7\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^\\u00e9\\x41\\/$"})", "\"éA/\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^$"})", "\"\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^(a|)[^a]$"})", "\"é\""));
+  EXPECT_TRUE(fits(R"({"pattern":"^a{,2}$"})", "\"a{,2}\"")) << "no repetition without a minimum";
+}
+
+TEST(JsonSchema, AdditionalKeysAreNoneOfTheListedOnes) {
+  const char* schema = R"({"properties":{"ab":{},"a\"c":{},"é":{}},"additionalProperties":{"type":"null"}})";
+  for (const char* key : {"abc", "b", "ac", "", "a\\\\", "a\\\"d", "éé", "\\n"})
+    EXPECT_TRUE(fits(schema, "{\"" + std::string(key) + "\":null}")) << key;
+  for (const char* key : {"ab", "a\\\"c", "é", "a"})
+    EXPECT_FALSE(fits(schema, "{\"" + std::string(key) + "\":null}")) << key;
+  EXPECT_TRUE(fits(schema, "{\"ab\":{},\"é\":{},\"x\":null,\"y\":null}"));
+  EXPECT_FALSE(fits(schema, "{\"x\":null,\"ab\":{}}"));
+}
+
+TEST(JsonSchema, ManyOptionalPropertiesNeedAGrammarOfLinearSize) {
+  ordered_json schema = {{"type", "object"}, {"properties", ordered_json::object()}};
+  for (int i = 0; i < 400; ++i) schema["properties"]["p" + std::to_string(i)] = {{"type", "integer"}};
+  const std::string text = schema_to_gbnf(schema);
+  EXPECT_LT(text.size(), 200'000u);
+  const auto grammar = Grammar::parse(text);
+  EXPECT_TRUE(accepts(*grammar, "{\"p3\":1,\"p7\":2,\"p399\":3}"));
+  EXPECT_FALSE(accepts(*grammar, "{\"p7\":1,\"p3\":2}"));
+}
+
+TEST(JsonSchema, WhatStandsAloneInAllOfIsUsed) {
+  EXPECT_TRUE(fits(R"({"allOf":[{"type":"string","maxLength":2}]})", "\"ab\""));
+  EXPECT_FALSE(fits(R"({"allOf":[{"type":"string"},{"maxLength":2}]})", "\"abc\""));
+  EXPECT_TRUE(fits(R"({"allOf":[{"$ref":"#/$defs/e"}],"$defs":{"e":{"enum":["x"]}}})", "\"x\""));
+}
+
+TEST(JsonSchema, FormatsAndSizesHold) {
+  EXPECT_TRUE(fits(R"({"format":"uuid"})", "\"123e4567-E89b-12d3-a456-426614174000\""));
+  EXPECT_FALSE(fits(R"({"format":"uuid"})", "\"123e4567-e89b-12d3-a456-42661417400\""));
+  EXPECT_TRUE(fits(R"({"type":"string","format":"time"})", "\"10:00:00.5Z\""));
+  EXPECT_TRUE(fits(R"({"type":"array","items":{"type":"integer"},"maxItems":2000})", "[1,2]"));
+  EXPECT_TRUE(fits(R"({"type":"array","minItems":2})", "[1, {}]"));
+  EXPECT_FALSE(fits(R"({"type":"array","minItems":2})", "[1]"));
+  EXPECT_TRUE(fits(R"({"prefixItems":[{"type":"integer"},true],"items":{"type":"null"}})", "[1, \"x\"]"));
+  EXPECT_TRUE(fits(R"(true)", "[null]"));
+}
+
+TEST(JsonSchema, WhateverARandomAnswerSaysIsJsonOfTheSchema) {
+  const llama::Vocab vocab = vocab_of(
+      {"{",  "}",    "{\"", "\":",  "\",",  "\"",   "},", "\"}",  "a", "b", "ab", "1", "12", ".", "e", "[",  "]", "],",
+       "\\", "\\\"", "é",   "true", "null", "name", "id", "tags", "-", "T", ":",  "Z", "+",  "0", " ", "\n", "x1"});
+  const auto shared = std::make_shared<const GrammarVocab>(vocab);
+  std::mt19937 random(9);
+  for (
+      const char* schema :
+      {R"({"type":"object","properties":{"id":{"type":"integer","minimum":1,"maximum":120},"name":{"type":"string","maxLength":6},"tags":{"type":"array","items":{"enum":["a","b\"",null]},"maxItems":3}},"required":["name"]})",
+       R"({"anyOf":[{"type":"array","items":{"type":["number","null"]},"maxItems":4},{"pattern":"^[^a]{1,3}.?\\s?$"},{"format":"date-time"}]})",
+       R"({"$ref":"#/$defs/t","$defs":{"t":{"type":"object","properties":{"name":{"const":"x1"},"id":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/t"}]}},"required":["id"]}}})"}) {
+    const auto grammar = std::make_shared<const CompiledGrammar>(grammar_of(schema), shared);
+    for (int round = 0; round < 50; ++round) {
+      GrammarMask mask(grammar);
+      std::string text;
+      std::vector<std::uint32_t> words((static_cast<std::size_t>(vocab.n_tokens()) + 31) / 32);
+      for (int n = 0; n < 3000; ++n) {
+        ASSERT_TRUE(mask.fill(words));
+        std::vector<llama::Token> choices;
+        for (llama::Token t = 0; t < vocab.n_tokens(); ++t)
+          if ((words[static_cast<std::size_t>(t) / 32] >> (t % 32) & 1u) != 0) choices.push_back(t);
+        ASSERT_FALSE(choices.empty()) << text << "\n" << mask.failure();
+        const llama::Token token = choices[random() % choices.size()];
+        mask.accept(token);
+        if (vocab.is_eog(token)) break;
+        text += vocab.piece(token, llama::SpecialText::show);
+      }
+      if (mask.may_end()) {
+        try {
+          (void)ordered_json::parse(text);
+        } catch (const ordered_json::out_of_range&) {
+          // A number beyond double is JSON all the same.
+        } catch (const ordered_json::exception& error) {
+          ADD_FAILURE() << error.what() << ": " << text;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace common::grammar::testing
