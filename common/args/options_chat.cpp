@@ -24,10 +24,7 @@ void apply_reasoning_format(Target& target, const Argument& argument) {
                                         {"none", ReasoningFormat::none},
                                         {"deepseek", ReasoningFormat::deepseek},
                                         {"deepseek-legacy", ReasoningFormat::deepseek_legacy}};
-  const ReasoningFormat format = to_word(argument, words);
-  if (format == ReasoningFormat::deepseek || format == ReasoningFormat::deepseek_legacy)
-    refuse(argument, "separated reasoning", "use none (thoughts stay in the content)");
-  target.settings.chat.reasoning_format = format;
+  target.settings.chat.reasoning_format = to_word(argument, words);
 }
 
 const std::vector<Option> kRows = {
@@ -46,8 +43,11 @@ const std::vector<Option> kRows = {
            apply_template_kwargs)
         .variable("LLAMA_ARG_CHAT_TEMPLATE_KWARGS")
         .initially("{}"),
-    option({"--reasoning-format"}, "FORMAT", "What becomes of thoughts in the answer: none leaves them in the content.",
-           apply_reasoning_format)
+    option(
+        {"--reasoning-format"}, "FORMAT",
+        "What becomes of thoughts in the answer: none leaves them in the content; auto, deepseek and deepseek-legacy "
+        "move them to reasoning_content.",
+        apply_reasoning_format)
         .variable("LLAMA_ARG_THINK")
         .initially("auto"),
     option({"-rea", "--reasoning"}, "on|off|auto", "The thinking switch of the template.",
@@ -56,14 +56,14 @@ const std::vector<Option> kRows = {
            })
         .variable("LLAMA_ARG_REASONING")
         .initially("auto"),
-    option({"--reasoning-budget"}, "N", "Tokens that a thought may have; -1: no limit.")
+    option({"--reasoning-budget"}, "N", "Tokens that a thought may have; 0: none, -1: no limit.",
+           whole(
+               [](Settings& s) -> auto& { return s.chat.reasoning_budget; }, -1))
         .variable("LLAMA_ARG_THINK_BUDGET")
-        .refused("reasoning budgets", "leave it out")
-        .unless({"-1"})
         .initially("-1"),
-    option({"--reasoning-budget-message"}, "S", "Text before a thought that is cut off.")
-        .variable("LLAMA_ARG_THINK_BUDGET_MESSAGE")
-        .no_effect("thoughts are not cut off"),
+    option({"--reasoning-budget-message"}, "S", "Text at the end of a thought that the budget cuts off.",
+           text([](Settings& s) -> auto& { return s.chat.reasoning_budget_message; }))
+        .variable("LLAMA_ARG_THINK_BUDGET_MESSAGE"),
     option({"--reasoning-preserve"}, "", "Keep the thoughts of earlier turns in the prompt.",
            toggle([](Settings& s) -> auto& { return s.chat.preserve_reasoning; }))
         .negative({"--no-reasoning-preserve"})
@@ -72,19 +72,22 @@ const std::vector<Option> kRows = {
     option({"--reasoning-tokens"}, "WORD", "Tags left out when prompts are compared.")
         .used_by(kServer)
         .no_effect("prompts are compared as they are"),
-    option({"--skip-chat-parsing"}, "", "Put all output into the content.")
+    option({"--skip-chat-parsing"}, "", "Put all output into the content, with the marks of thoughts and calls.",
+           [](Target& target, const Argument& argument) { target.settings.chat.parse_replies = argument.negative; })
         .negative({"--no-skip-chat-parsing"})
         .variable("LLAMA_ARG_SKIP_CHAT_PARSING")
-        .no_effect("that is always so"),
+        .initially("off"),
     option({"--prefill-assistant"}, "", "Continue an assistant message at the end of the conversation.",
            toggle([](Settings& s) -> auto& { return s.chat.prefill_assistant; }))
         .negative({"--no-prefill-assistant"})
         .variable("LLAMA_ARG_PREFILL_ASSISTANT")
         .used_by(kServer)
         .initially("on"),
-    option({"-ptcall", "--parallel-tool-calls"}, "", "Several tool calls in one answer.")
+    option({"-ptcall", "--parallel-tool-calls"}, "", "Several tool calls in one answer, where a request does not say.",
+           toggle([](Settings& s) -> auto& { return s.chat.parallel_tool_calls; }))
+        .negative({"--no-parallel-tool-calls"})
         .used_by(kServer)
-        .refused("tool calls", "leave it out"),
+        .initially("if the template can"),
     option({"--peg"}, "", "Parser of tool calls.").used_by(kServer).no_effect("there is one parser"),
 };
 

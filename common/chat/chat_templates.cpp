@@ -21,6 +21,7 @@ struct Prepared {
   jinja::Template parsed;
   MessageQuirks quirks;
   ChatTemplateCaps caps;
+  std::shared_ptr<const ReplyFormat> format;
 };
 
 // Two checks refuse what a client may rightly send; their conditions are switched off.
@@ -130,7 +131,8 @@ struct ChatTemplates::State::Rendering {
 
 Prepared ChatTemplates::State::prepare(std::string shown, const std::string& source) const {
   try {
-    Prepared p{std::move(shown), jinja::Template(patch_source(source)), find_quirks(source), {}};
+    Prepared p{
+        std::move(shown), jinja::Template(patch_source(source)), find_quirks(source), {}, find_reply_format(source)};
     ordered_json base = base_context(local_now(std::nullopt));
     base.update(kwargs);  // some templates raise without an argument of their own
     p.caps = probe_template(p.parsed, source, base);
@@ -218,6 +220,7 @@ ordered_json ChatTemplates::State::context(const Prepared& p, const ChatInputs& 
   ordered_json context = base_context(now);
   merge_thinking(context, p, in);
   if (in.tools && !in.tools->empty()) context["tools"] = *in.tools;
+  if (!in.reasoning_effort.empty()) context["reasoning_effort"] = in.reasoning_effort;
   context.update(kwargs);
   if (in.kwargs && !in.kwargs->is_null()) {
     if (!in.kwargs->is_object()) throw Error(ErrorCode::invalid_argument, "\"chat_template_kwargs\" must be an object");
@@ -248,6 +251,7 @@ void ChatTemplates::State::continue_message(ChatPrompt& out, const Rendering& r,
   const std::string without = r(messages, false), with = r(messages, true);
   const std::size_t prefix = common_prefix(without, with);
   out.generation_prompt = with.substr(prefix);
+  out.opening.continues = true;
   out.given_reasoning = last.value("reasoning_content", "");
   if (what == ContinueFinalMessage::content && last["content"].is_string()) out.given_content = last["content"];
   ordered_json marked = last;
@@ -260,6 +264,7 @@ void ChatTemplates::State::continue_message(ChatPrompt& out, const Rendering& r,
   // A template that drops reasoning, or rewrites the text, leaves the plain way.
   out.text = cut == std::string::npos ? with + (in_reasoning ? out.given_reasoning : out.given_content)
                                       : rendered.substr(0, cut);
+  out.opening.text = out.text.substr(common_prefix(without, out.text));
 }
 
 ChatPrompt ChatTemplates::State::apply(const ChatInputs& in) const {
@@ -296,6 +301,7 @@ ChatPrompt ChatTemplates::State::apply(const ChatInputs& in) const {
     if (in.add_generation_prompt) {
       const std::string without = render(messages, false);
       out.generation_prompt = out.text.substr(common_prefix(out.text, without));
+      out.opening.text = out.generation_prompt;
     } else if (p.quirks.developer_role) {
       // gpt-oss closes a finished conversation with the token that ends generation; in a prompt it is the plain end.
       constexpr std::string_view kReturn = "<|return|>";
@@ -305,6 +311,8 @@ ChatPrompt ChatTemplates::State::apply(const ChatInputs& in) const {
     }
   }
   out.text = trimmed(std::move(out.text));
+  out.format = p.format;
+  out.thinking = !p.format->think_start.empty() && base["enable_thinking"].get<bool>();
   return out;
 }
 
@@ -322,6 +330,9 @@ const std::string& ChatTemplates::source(bool with_tools) const {
 }
 const ChatTemplateCaps& ChatTemplates::caps(bool with_tools) const {
   return state_->prepared(with_tools).caps;
+}
+const std::shared_ptr<const ReplyFormat>& ChatTemplates::reply_format(bool with_tools) const {
+  return state_->prepared(with_tools).format;
 }
 bool ChatTemplates::uses_jinja() const {
   return state_->jinja;

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/chat/reply_format.h"
+#include "common/chat/reply_opening.h"
 #include "ggml/error.h"
 
 namespace common::chat {
@@ -57,6 +59,7 @@ struct ChatInputs {
   const nlohmann::ordered_json* kwargs = nullptr;    // chat_template_kwargs of the request; null: none
   bool add_generation_prompt = true;
   std::optional<bool> enable_thinking;  // of the request (reasoning_effort "none", ...); unset: as started
+  std::string reasoning_effort;         // for the template; empty: the template's default
   ContinueFinalMessage continue_final_message = ContinueFinalMessage::none;
   std::optional<std::tm> now;  // for tests; the present otherwise
 };
@@ -67,6 +70,9 @@ struct ChatPrompt {
   std::string given_reasoning;    // continue_final_message: what the assistant had already written
   std::string given_content;
   std::vector<std::string> additional_stops;  // beyond the end-of-generation tokens; formats may add to it
+  std::shared_ptr<const ReplyFormat> format;  // of what the model will write
+  ReplyOpening opening;                       // what of the reply `text` already holds
+  bool thinking = false;                      // the template was asked for reasoning and can have some
 };
 
 /// Chooses the model's chat template and turns conversations into prompts. Immutable; thread-safe.
@@ -86,6 +92,8 @@ class ChatTemplates {
   [[nodiscard]] const std::string& source(bool with_tools = false) const;
   [[nodiscard]] const ChatTemplateCaps& caps(bool with_tools = false) const;
   [[nodiscard]] bool uses_jinja() const;
+  /// How replies look to requests without (with) tools.
+  [[nodiscard]] const std::shared_ptr<const ReplyFormat>& reply_format(bool with_tools = false) const;
 
  private:
   struct State;

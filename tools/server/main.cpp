@@ -11,6 +11,7 @@
 
 #include "api/pieces.h"
 #include "common/args/args.h"
+#include "common/chat/reply_mask.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/grammar_setup.h"
 #include "common/setup/run_tool.h"

@@ -301,7 +301,8 @@ Value urlize(Runtime& rt, const Value& v, Args& args) {
       out += escape_html(word);
     } else {
       const std::string url = escape_html(word);
-      out += "<a href=\"" + std::string(full ? "" : "https://") + url + "\" rel=\"" + rel + "\"";
+      out.append("<a href=\"").append(full ? "" : "https://").append(url);
+      out.append("\" rel=\"").append(rel).append("\"");
       if (target) out += " target=\"" + escape_html(*target) + "\"";
       std::string shown = url;
       if (limit >= 0 && static_cast<Int>(code_points(url)) > limit)

@@ -108,7 +108,7 @@ std::optional<Int> truncated(double d) {
 
 Value int_filter(Runtime& rt, const Value& v, Args& args) {
   Params p(rt, "int", args, {"default", "base"});
-  const Value otherwise = p.get(0, Value::integer(0));
+  Value otherwise = p.get(0, Value::integer(0));
   if (v.is_undefined()) rt.fail(v.undefined_message());
   Int i = 0;
   if (v.to_int(i)) return i;

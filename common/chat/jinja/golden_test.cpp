@@ -117,8 +117,8 @@ TEST(JinjaGolden, EveryModelTemplateRendersEveryConversation) {
     std::string wrong = mismatch(test, got);
     if (!wrong.empty() && differs_by_markup(differs, test)) {
       ++markup;
-      wrong = got.text && *got.text == llamacpp[name + "/" + conversation] ? ""
-                                                                           : "differs from llama.cpp as well: " + wrong;
+      const bool as_llamacpp = got.text && *got.text == llamacpp[name + "/" + conversation];
+      wrong = as_llamacpp ? std::string() : wrong.insert(0, "differs from llama.cpp as well: ");
     }
     EXPECT_EQ(wrong, "") << name << " / " << conversation;
     passed += wrong.empty() ? 1 : 0;

@@ -1,5 +1,7 @@
 #include "api/chat_request.h"
 
+#include "api/chat_rules.h"
+
 #include "ggml/log.h"
 
 namespace server {
@@ -60,51 +62,52 @@ const Json& checked_messages(const Fields& fields) {
   return *messages;
 }
 
-void refuse_later_chat_fields(const Fields& fields) {
-  const Json* tools = fields.find("tools");
-  if (tools != nullptr && !tools->is_array()) bad_field("tools", "an array", *tools);
-  const Json* choice = fields.find("tool_choice");
-  const bool none = choice != nullptr && choice->is_string() && choice->get<std::string>() == "none";
-  if (tools != nullptr && !tools->empty() && !none) {
-    throw Error(ErrorCode::unsupported, "Field 'tools': tool calls are not available in this version",
-                "send tool_choice \"none\" or no tools");
-  }
-  if (const Json* format = fields.find("response_format")) {
-    const auto type = format->is_object() ? format->find("type") : format->end();
-    if (type == format->end() || !type->is_string()) bad_field("response_format", "an object with a type", *format);
-    const std::string name = type->get<std::string>();
-    if (name == "json_object" || name == "json_schema") {
-      throw Error(ErrorCode::unsupported, "Field 'response_format': " + name + " is not available in this version",
-                  "use {\"type\": \"text\"}");
+/// A conversation that ends with the assistant is continued, unless that is switched off.
+common::chat::ContinueFinalMessage continued_part(const Fields& fields, const Json& messages, const Service& service) {
+  using Part = common::chat::ContinueFinalMessage;
+  const Json* given = fields.find("continue_final_message");
+  Part part = service.settings.chat.prefill_assistant ? Part::content : Part::none;
+  if (given != nullptr) {
+    if (*given == "content" || *given == true) {
+      part = Part::content;
+    } else if (*given == "reasoning_content") {
+      part = Part::reasoning_content;
+    } else if (*given == false) {
+      part = Part::none;
+    } else {
+      bad_field("continue_final_message", "true, false, \"content\" or \"reasoning_content\"", *given);
     }
-    if (name != "text") bad_field("response_format", "type text, json_object or json_schema", *format);
   }
+  if (part == Part::none || messages.back()["role"] != "assistant") return Part::none;
+  if (messages.size() > 1 && messages[messages.size() - 2]["role"] == "assistant") {
+    throw Error(ErrorCode::invalid_argument,
+                "the conversation ends with two messages of the assistant; only one can be continued");
+  }
+  return part;
 }
 
-common::chat::ChatPrompt render(const Fields& fields, const Service& service) {
+common::chat::ChatPrompt render(const Fields& fields, const ChatRules& rules, const Service& service) {
   const Json& messages = checked_messages(fields);
   common::chat::ChatInputs inputs;
   inputs.messages = &messages;
-  inputs.tools = fields.find("tools");
+  inputs.tools = rules.tools;
   inputs.kwargs = fields.find("chat_template_kwargs");
   if (inputs.kwargs != nullptr && !inputs.kwargs->is_object())
     bad_field("chat_template_kwargs", "an object", *inputs.kwargs);
   const auto add_prompt = fields.boolean("add_generation_prompt");
   inputs.add_generation_prompt = add_prompt.value_or(true);
-  if (fields.text("reasoning_effort").value_or("") == "none") inputs.enable_thinking = false;
-
-  // A conversation that ends with the assistant is continued, unless that is switched off.
-  const bool ends_with_assistant = messages.back()["role"] == "assistant";
-  const auto continued = fields.boolean("continue_final_message");
-  if (continued.value_or(false) && add_prompt.value_or(false)) {
-    throw Error(ErrorCode::invalid_argument, "add_generation_prompt and continue_final_message cannot both be true");
+  inputs.reasoning_effort = fields.text("reasoning_effort").value_or("");
+  if (inputs.reasoning_effort == "none") {
+    inputs.enable_thinking = false;
+    inputs.reasoning_effort.clear();
   }
-  if (ends_with_assistant && continued.value_or(service.settings.chat.prefill_assistant)) {
-    if (messages.size() > 1 && messages[messages.size() - 2]["role"] == "assistant") {
-      throw Error(ErrorCode::invalid_argument,
-                  "the conversation ends with two messages of the assistant; only one can be continued");
-    }
-    inputs.continue_final_message = common::chat::ContinueFinalMessage::content;
+
+  const Json* continues = fields.find("continue_final_message");
+  if (continues != nullptr && *continues != false && add_prompt.value_or(false))
+    throw Error(ErrorCode::invalid_argument, "add_generation_prompt and continue_final_message cannot both be true");
+  const auto part = continued_part(fields, messages, service);
+  if (part != common::chat::ContinueFinalMessage::none) {
+    inputs.continue_final_message = part;
     inputs.add_generation_prompt = false;
   }
   return service.chat.apply(inputs);
@@ -113,7 +116,7 @@ common::chat::ChatPrompt render(const Fields& fields, const Service& service) {
 }  // namespace
 
 ChatRequest read_chat_request(const Fields& fields, const Service& service) {
-  refuse_later_chat_fields(fields);
+  const ChatRules rules = read_chat_rules(fields, service);
   ChatRequest request;
   request.completion = read_completion_fields(fields, service);
   GenerateRequest& pattern = request.completion.prompts.front();
@@ -133,7 +136,8 @@ ChatRequest read_chat_request(const Fields& fields, const Service& service) {
         std::max(1, top);  // the chosen token's own probability is computed with the alternatives
   }
 
-  common::chat::ChatPrompt prompt = render(fields, service);
+  common::chat::ChatPrompt prompt = render(fields, rules, service);
+  apply_chat_rules(rules, prompt, service, request.completion);
   pattern.stop.insert(pattern.stop.end(), prompt.additional_stops.begin(), prompt.additional_stops.end());
   Prompts tokens;
   tokens.tokens.push_back(service.vocab().tokenize(prompt.text, {.add_special = true, .parse_special = true}));
@@ -143,7 +147,7 @@ ChatRequest read_chat_request(const Fields& fields, const Service& service) {
 }
 
 std::string apply_chat_template(const Fields& fields, const Service& service) {
-  return render(fields, service).text;
+  return render(fields, read_chat_rules(fields, service), service).text;
 }
 
 }  // namespace server

@@ -12,8 +12,9 @@ struct ChatRequest {
   std::string prompt_text;
 };
 
-/// Reads the body of /v1/chat/completions. Throws Error: invalid_argument for malformed messages and fields,
-/// unsupported (with the reason) for what this version cannot do: tool calls, response formats, image and audio parts.
+/// Reads the body of /v1/chat/completions. Throws Error: invalid_argument for malformed messages and fields (with the
+/// path to the wrong part of a tool or a schema), unsupported (with the reason) for what this version cannot do: image
+/// and audio parts.
 [[nodiscard]] ChatRequest read_chat_request(const Fields& fields, const Service& service);
 
 /// The prompt's text alone (/apply-template).

@@ -5,6 +5,7 @@
 
 #include "api/fields.h"
 #include "api/service.h"
+#include "common/chat/reply_parser.h"
 #include "engine/request.h"
 
 namespace server {
@@ -27,6 +28,7 @@ struct CompletionRequest {
   std::vector<GenerateRequest> prompts;
   bool prompt_was_list = false;  // several prompts: native answers are an array
   AnswerOptions options;
+  common::chat::ReplyReading reply;  // chats: how their answers are read; no format otherwise
   [[nodiscard]] int n_answers() const;
 };
 

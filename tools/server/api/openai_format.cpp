@@ -1,6 +1,7 @@
 // POST /v1/completions and /v1/chat/completions: OpenAI's answers. They differ in how a choice holds its text and in
 // how a stream ends.
 #include "api/pieces.h"
+#include "common/chat/reply_parser.h"
 
 namespace server {
 namespace {
@@ -101,18 +102,56 @@ class TextCompletionFormat : public OpenAiFormat {
                                   .options = {}};  // a stream's usage is that of its own answer
 };
 
+/// "delta" of a chunk. The first piece of a call names it.
+Json delta_json(const common::chat::ReplyDelta& delta) {
+  using Kind = common::chat::ReplyDelta::Kind;
+  switch (delta.kind) {
+    case Kind::reasoning:
+      return {{"reasoning_content", delta.text}};
+    case Kind::content:
+      return {{"content", delta.text}};
+    default:
+      break;
+  }
+  Json call = {{"index", delta.index}};
+  Json function = Json::object();
+  if (delta.kind == Kind::call_begin) {
+    call["id"] = delta.id;
+    call["type"] = "function";
+    function["name"] = delta.name;
+  }
+  function["arguments"] = delta.text;
+  call["function"] = std::move(function);
+  return {{"tool_calls", Json::array({std::move(call)})}};
+}
+
+Json message_json(const common::chat::Reply& reply) {
+  Json message = {{"role", "assistant"}, {"content", reply.content}};
+  if (!reply.reasoning.empty()) message["reasoning_content"] = reply.reasoning;
+  for (const common::chat::ToolCall& call : reply.calls) {
+    message["tool_calls"].push_back(
+        {{"type", "function"}, {"id", call.id}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}});
+  }
+  return message;
+}
+
 class ChatCompletionFormat : public OpenAiFormat {
  public:
   using OpenAiFormat::OpenAiFormat;
 
   void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer&,
                     std::string& out) override {
-    open(index, out);
-    if (event.text.empty() && probability.is_null()) return;
-    Json json = chunk(choice(index, {{"content", event.text}}, nullptr));
-    if (!probability.is_null()) json["choices"][0]["logprobs"] = logprobs_json(probability);
-    if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
-    append_event(json, out);
+    std::vector<common::chat::ReplyDelta> deltas = open(index, out).push(event.text);
+    // A token's probabilities are told although its text is held back.
+    if (deltas.empty() && !probability.is_null()) deltas.push_back({common::chat::ReplyDelta::Kind::content});
+    bool first = true;
+    for (const common::chat::ReplyDelta& delta : deltas) {
+      Json json = chunk(choice(index, delta_json(delta), nullptr));
+      if (first && !probability.is_null()) json["choices"][0]["logprobs"] = logprobs_json(probability);
+      if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
+      append_event(json, out);
+      first = false;
+    }
   }
 
   void stream_progress(int index, const ProgressEvent& event, std::string& out) override {
@@ -122,9 +161,11 @@ class ChatCompletionFormat : public OpenAiFormat {
   }
 
   void stream_end(int index, const Answer& answer, std::string& out) override {
-    open(index, out);
-    if (!answer.end.text.empty()) append_event(chunk(choice(index, {{"content", answer.end.text}}, nullptr)), out);
-    Json json = chunk(choice(index, Json::object(), finish_reason(answer.end.stop)));
+    common::chat::ReplyParser& parser = open(index, out);
+    for (const auto& delta : parser.push(answer.end.text))
+      append_event(chunk(choice(index, delta_json(delta), nullptr)), out);
+    for (const auto& delta : parser.finish()) append_event(chunk(choice(index, delta_json(delta), nullptr)), out);
+    Json json = chunk(choice(index, Json::object(), reason(parser.reply(), answer)));
     json["timings"] = timings_json(answer.end.timings);
     append_event(json, out);
   }
@@ -148,24 +189,32 @@ class ChatCompletionFormat : public OpenAiFormat {
     return {{"finish_reason", std::move(reason)}, {"index", index}, {"delta", std::move(delta)}};
   }
 
+  static std::string_view reason(const common::chat::Reply& reply, const Answer& answer) {
+    return reply.calls.empty() || answer.end.stop == StopType::limit ? finish_reason(answer.end.stop) : "tool_calls";
+  }
+
   /// The first chunk of an answer says who speaks.
-  void open(int index, std::string& out) {
+  common::chat::ReplyParser& open(int index, std::string& out) {
     const auto i = static_cast<std::size_t>(index);
-    if (opened_.size() <= i) opened_.resize(i + 1, false);
-    if (opened_[i]) return;
-    opened_[i] = true;
-    append_event(chunk(choice(index, {{"role", "assistant"}, {"content", nullptr}}, nullptr)), out);
+    if (parsers_.size() <= i) parsers_.resize(i + 1);
+    if (parsers_[i] == nullptr) {
+      parsers_[i] = std::make_unique<common::chat::ReplyParser>(request_.reply);
+      append_event(chunk(choice(index, {{"role", "assistant"}, {"content", nullptr}}, nullptr)), out);
+    }
+    return *parsers_[i];
   }
 
   Json whole_choice(int index, const Answer& answer) const override {
-    Json json = {{"finish_reason", finish_reason(answer.end.stop)},
-                 {"index", index},
-                 {"message", {{"role", "assistant"}, {"content", answer.text}}}};
+    common::chat::ReplyParser parser(request_.reply);
+    (void)parser.push(answer.text);
+    (void)parser.finish();
+    Json json = {
+        {"finish_reason", reason(parser.reply(), answer)}, {"index", index}, {"message", message_json(parser.reply())}};
     if (request_.options.report_probabilities) json["logprobs"] = logprobs_json(answer);
     return json;
   }
 
-  std::vector<bool> opened_;
+  std::vector<std::unique_ptr<common::chat::ReplyParser>> parsers_;  // of streams, one per answer
 };
 
 }  // namespace

@@ -1,0 +1,313 @@
+#include "common/chat/syntax/parameters.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/chat/syntax/grammar_writer.h"
+#include "common/chat/syntax/json_scanner.h"
+#include "common/chat/syntax/output.h"
+#include "common/chat/syntax/stops.h"
+
+namespace common::chat::syntax {
+
+namespace {
+using Builder = grammar::GrammarBuilder;
+
+// Each set of parameters that are still to come is a rule of its own: so many rules are still few.
+constexpr std::size_t kMaxAnyOrder = 5;
+constexpr std::size_t kMaxKeyBytes = 1024;
+
+std::string with_key(std::string pattern, std::string_view key) {
+  constexpr std::string_view kHole = "{key}";
+  if (const std::size_t at = pattern.find(kHole); at != std::string::npos) pattern.replace(at, kHole.size(), key);
+  return pattern;
+}
+
+class Parameters final : public Element {
+ public:
+  explicit Parameters(const ElementPtr& one) : one_(one), reading_(many(seq(space(), one))) {}
+
+  Ahead look(Lookahead& at) const override { return reading_->look(at); }
+  void add_marks(std::vector<std::string>& marks) const override { one_->add_marks(marks); }
+  std::unique_ptr<Matcher> match() const override { return std::make_unique<Reading>(*this); }
+  std::optional<std::string> grammar(GrammarWriter& writer) const override;
+
+ private:
+  struct Reading final : Matcher {
+    explicit Reading(const Parameters& parameters) : all_(parameters.reading_->match()) {}
+    Step step(Input& in, Output& out) override {
+      const Step step = all_->step(in, out);
+      if (step == Step::done) out.end_parameters();
+      return step;
+    }
+    std::unique_ptr<Matcher> all_;
+  };
+
+  static std::string any_order(GrammarWriter& writer, const std::vector<WrittenMember>& all);
+  static std::string in_order(const std::vector<WrittenMember>& all);
+
+  const ElementPtr one_, reading_;
+};
+
+std::optional<std::string> Parameters::grammar(GrammarWriter& writer) const {
+  std::vector<WrittenMember> all;
+  for (const Tool::Parameter& parameter : writer.tool->parameters()) {
+    writer.parameter = &parameter;
+    const std::optional<std::string> one = one_->grammar(writer);
+    if (one) {
+      const std::string name = "parameter-" + writer.tool->name() + "-" + parameter.key;
+      all.push_back({writer.builder().rule(name, Builder::sequence({writer.space(), *one})), parameter.required});
+    }
+  }
+  writer.parameter = nullptr;
+  if (all.empty()) return Builder::literal("");
+  return all.size() <= kMaxAnyOrder ? any_order(writer, all) : in_order(all);
+}
+
+std::string Parameters::any_order(GrammarWriter& writer, const std::vector<WrittenMember>& all) {
+  const std::size_t n_sets = std::size_t{1} << all.size();
+  // From the empty set upwards, so that each rule refers to smaller ones.
+  std::vector<std::string> rules(n_sets);
+  rules[0] = Builder::literal("");
+  for (std::size_t set = 1; set < n_sets; ++set) {
+    std::vector<std::string> next;
+    bool may_end = true;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t bit = std::size_t{1} << i;
+      if ((set & bit) == 0) continue;
+      may_end = may_end && !all[i].required;
+      next.push_back(Builder::sequence({all[i].expression, rules[set ^ bit]}));
+    }
+    if (may_end) next.emplace_back();
+    rules[set] = writer.builder().rule("parameters-" + writer.tool->name(), Builder::any_of(next));
+  }
+  return rules.back();
+}
+
+std::string Parameters::in_order(const std::vector<WrittenMember>& all) {
+  std::vector<std::string> parts;
+  for (const WrittenMember& one : all)
+    parts.push_back(one.required ? one.expression : Builder::optional(one.expression));
+  return Builder::sequence(parts);
+}
+
+class Key final : public Element {
+ public:
+  explicit Key(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  Ahead look(Lookahead& at) const override {
+    at.decided = true;
+    return Ahead::yes;
+  }
+  void add_marks(std::vector<std::string>& marks) const override {
+    marks.insert(marks.end(), stops_.begin(), stops_.end());
+  }
+  std::unique_ptr<Matcher> match() const override { return std::make_unique<Reading>(*this); }
+  std::optional<std::string> grammar(GrammarWriter& writer) const override {
+    return Builder::literal(writer.parameter->key);
+  }
+
+ private:
+  struct Reading final : Matcher {
+    explicit Reading(const Key& key) : element_(key) {}
+    Step step(Input& in, Output& out) override {
+      const Clear clear = clear_before(in.text, element_.stops_, in.last);
+      key_.append(in.text.substr(0, clear.size));
+      in.take(clear.size);
+      if (key_.size() > kMaxKeyBytes) return Step::failed;
+      if (!clear.stopped) return Step::more;
+      out.parameter(key_);
+      return Step::done;
+    }
+    const Key& element_;
+    std::string key_;
+  };
+
+  const std::vector<std::string> stops_;
+};
+
+class Value final : public Element {
+ public:
+  explicit Value(ValueShape shape) : shape_(std::move(shape)) {}
+
+  Ahead look(Lookahead& at) const override {
+    at.decided = true;
+    return Ahead::yes;
+  }
+  void add_marks(std::vector<std::string>& marks) const override { marks.push_back(shape_.stop); }
+  std::unique_ptr<Matcher> match() const override;
+  std::optional<std::string> grammar(GrammarWriter& writer) const override;
+
+ private:
+  class Reading;
+  const ValueShape shape_;
+};
+
+class Value::Reading final : public Matcher {
+ public:
+  explicit Reading(const ValueShape& shape) : shape_(shape) {}
+
+  Step step(Input& in, Output& out) override {
+    if (!begun_ && !begin(in, out)) return Step::more;
+    const Clear clear = clear_before(in.text, stops_, in.last);
+    std::string piece(in.text.substr(0, clear.size));
+    in.take(clear.size);
+    if (kind_ == ValueKind::text) {
+      std::string json = opened_ || (piece.empty() && !clear.stopped) ? "" : "\"";
+      opened_ = opened_ || !json.empty();
+      append_escaped(piece, json);
+      if (clear.stopped) json += '"';
+      out.arguments(json);
+    } else {
+      raw_ += piece;
+      if (clear.stopped) out.arguments(to_json(raw_));
+    }
+    if (!clear.stopped) return Step::more;
+    // The line break in front of the mark is not part of the value.
+    if (shape_.own_lines && !in.text.empty() && in.text.front() == '\n') in.take(1);
+    return Step::done;
+  }
+
+ private:
+  bool begin(Input& in, Output& out) {
+    if (in.text.empty()) return false;
+    if (shape_.own_lines && in.text.front() == '\n') in.take(1);
+    begun_ = true;
+    kind_ = shape_.is == ValueIs::text   ? ValueKind::text
+            : shape_.is == ValueIs::json ? ValueKind::json
+            : out.tool() != nullptr      ? out.tool()->parameter_kind(out.key())
+                                         : ValueKind::either;
+    const std::string stop = with_key(shape_.stop, out.key());
+    if (shape_.own_lines) stops_.push_back("\n" + stop);
+    stops_.push_back(stop);
+    return true;
+  }
+
+  [[nodiscard]] std::string to_json(const std::string& raw) const {
+    std::size_t begin = 0;
+    std::size_t end = raw.size();
+    while (begin < end && is_space(raw[begin])) ++begin;
+    while (end > begin && is_space(raw[end - 1])) --end;
+    const std::string value = raw.substr(begin, end - begin);
+    if (nlohmann::json::accept(value)) return value;
+    if (shape_.to_json && kind_ == ValueKind::json) return shape_.to_json(value);
+    // Python's words, which models mix up with JSON's.
+    if (kind_ == ValueKind::json) {
+      if (value == "True") return "true";
+      if (value == "False") return "false";
+      if (value == "None") return "null";
+    }
+    std::string json = "\"";
+    append_escaped(raw, json);
+    return json + '"';
+  }
+
+  const ValueShape& shape_;
+  std::vector<std::string> stops_;
+  ValueKind kind_ = ValueKind::either;
+  std::string raw_;
+  bool begun_ = false, opened_ = false;
+};
+
+std::unique_ptr<Matcher> Value::match() const {
+  return std::make_unique<Reading>(shape_);
+}
+
+/// The raw texts that an enum or const of strings allows; nothing when it is none.
+std::optional<std::string> listed_texts(const nlohmann::ordered_json& schema) {
+  std::vector<std::string> texts;
+  if (const auto constant = schema.find("const"); constant != schema.end() && constant->is_string()) {
+    texts.push_back(Builder::literal(constant->get_ref<const std::string&>()));
+  } else if (const auto values = schema.find("enum"); values != schema.end() && values->is_array()) {
+    for (const auto& value : *values)
+      texts.push_back(Builder::literal(value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  if (texts.empty()) return std::nullopt;
+  return Builder::any_of(texts);
+}
+
+std::optional<std::string> Value::grammar(GrammarWriter& writer) const {
+  const auto& root = writer.tool->schema();
+  const auto& schema = resolved(*writer.parameter->schema, root);
+  const ValueKind kind = value_kind(schema, root);
+  // A parameter that may be anything is written as text where the format has to say which it is.
+  if (shape_.is == ValueIs::text && kind == ValueKind::json) return std::nullopt;
+  if (shape_.is == ValueIs::json && kind != ValueKind::json) return std::nullopt;
+  std::string expression;
+  if (kind == ValueKind::json) {
+    expression = shape_.value_grammar ? shape_.value_grammar(writer) : writer.value();
+  } else if (std::optional<std::string> listed = schema.is_object() ? listed_texts(schema) : std::nullopt) {
+    expression = std::move(*listed);
+  } else {
+    const std::vector<std::string> stops = {with_key(shape_.stop, writer.parameter->key)};
+    expression = writer.builder().text_until("text", stops);
+  }
+  if (!shape_.own_lines) return expression;
+  return Builder::sequence({Builder::literal("\n"), expression, Builder::literal("\n")});
+}
+
+class KeyedText final : public Element {
+ public:
+  explicit KeyedText(std::string pattern) : pattern_(std::move(pattern)) {}
+
+  Ahead look(Lookahead& at) const override {
+    at.decided = true;
+    return Ahead::yes;
+  }
+  void add_marks(std::vector<std::string>& marks) const override { marks.push_back(pattern_); }
+  std::unique_ptr<Matcher> match() const override { return std::make_unique<Reading>(pattern_); }
+  std::optional<std::string> grammar(GrammarWriter& writer) const override {
+    return Builder::literal(with_key(pattern_, writer.parameter->key));
+  }
+
+ private:
+  struct Reading final : Matcher {
+    explicit Reading(const std::string& pattern) : pattern_(pattern) {}
+    Step step(Input& in, Output& out) override {
+      if (!text_) {
+        literal_ = text(with_key(pattern_, out.key()));
+        text_ = literal_->match();
+      }
+      return text_->step(in, out);
+    }
+    const std::string& pattern_;
+    ElementPtr literal_;
+    std::unique_ptr<Matcher> text_;
+  };
+
+  const std::string pattern_;
+};
+}  // namespace
+
+std::string separated(GrammarWriter& writer, const std::string& name, const std::vector<WrittenMember>& members,
+                      const std::string& separator) {
+  // What may follow when something stands before it, and when nothing does; from the last member forwards.
+  std::string after_one = Builder::literal("");
+  std::string after_none = Builder::literal("");
+  for (auto member = members.rbegin(); member != members.rend(); ++member) {
+    std::string later = Builder::sequence({separator, member->expression, after_one});
+    std::string first = Builder::sequence({member->expression, after_one});
+    if (!member->required) {
+      later = Builder::any_of({later, after_one});
+      first = Builder::any_of({first, after_none});
+    }
+    after_one = writer.builder().rule(name, later);
+    after_none = writer.builder().rule(name, first);
+  }
+  return after_none;
+}
+
+ElementPtr parameters(const ElementPtr& one) {
+  return std::make_shared<Parameters>(one);
+}
+ElementPtr key(std::vector<std::string> stops) {
+  return std::make_shared<Key>(std::move(stops));
+}
+ElementPtr value(ValueShape shape) {
+  return std::make_shared<Value>(std::move(shape));
+}
+ElementPtr keyed_text(std::string pattern) {
+  return std::make_shared<KeyedText>(std::move(pattern));
+}
+
+}  // namespace common::chat::syntax

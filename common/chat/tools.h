@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace common::chat {
+
+/// How a parameter's value that stands between tags is to be understood.
+enum class ValueKind : std::uint8_t {
+  text,    // a string may stand there: the raw text is one
+  json,    // never a string
+  either,  // the schema does not say: JSON if it is, else a string
+};
+
+/// One function that the model may call.
+class Tool {
+ public:
+  /// `parameters`: a JSON schema, an object; null or absent: no parameters are declared.
+  /// `index`: its place in the request, for errors.
+  Tool(std::string name, const nlohmann::ordered_json* parameters, int index = 0);
+  ~Tool();
+  Tool(Tool&&) noexcept;
+  Tool& operator=(Tool&&) noexcept;
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] const nlohmann::ordered_json& schema() const { return *schema_; }
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] ValueKind parameter_kind(std::string_view key) const;
+
+  struct Parameter {
+    std::string key;
+    const nlohmann::ordered_json* schema;
+    bool required;
+  };
+  /// In the schema's order.
+  [[nodiscard]] std::vector<Parameter> parameters() const;
+
+ private:
+  std::string name_;
+  std::unique_ptr<nlohmann::ordered_json> schema_;
+  int index_;
+};
+
+/// How a value of this schema is understood; `root` is the document in which its references point.
+[[nodiscard]] ValueKind value_kind(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& root);
+/// The schema that a chain of `$ref`s ends at; the schema itself without one or when it leads nowhere.
+[[nodiscard]] const nlohmann::ordered_json& resolved(const nlohmann::ordered_json& schema,
+                                                     const nlohmann::ordered_json& root);
+
+/// The tools of one request.
+class ToolSet {
+ public:
+  ToolSet() = default;
+  /// `tools`: an array that check_tools() has passed. `only`: leave out all others; empty: keep all.
+  explicit ToolSet(const nlohmann::ordered_json& tools, std::string_view only = {});
+
+  [[nodiscard]] bool empty() const { return tools_.empty(); }
+  [[nodiscard]] const std::vector<Tool>& all() const { return tools_; }
+  [[nodiscard]] const Tool* find(std::string_view name) const;
+
+ private:
+  std::vector<Tool> tools_;
+};
+
+}  // namespace common::chat
