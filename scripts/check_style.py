@@ -181,7 +181,8 @@ def check_headers():
     """Each header compiles alone."""
     headers = [h for h in tracked(".h") if not h.startswith("tests/")]
     flags = ["-std=c++20", "-fsyntax-only", "-w", "-I.", "-Iggml/include", "-Iggml/src", "-Isrc/include", "-Isrc",
-             "-Ithird_party/cpp-httplib", "-Itests/support", "-Icommon", "-Iggml/src/cpu/kernels", "-Itools", "-Itools/server", "-Itools/gguf", "-mavx2", "-mfma", "-mf16c"]
+             "-Ithird_party/cpp-httplib", "-Itests/support", "-Icommon", "-Iggml/src/cpu/kernels",
+             "-Itools", "-Itools/server", "-Itools/gguf", "-mavx2", "-mfma", "-mf16c"]
 
     def compiles(header):
         result = subprocess.run(["g++", *flags, "-x", "c++", "-", f"-I{os.path.dirname(header)}"], input=f'#include "{header}"\n',
