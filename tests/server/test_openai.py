@@ -77,11 +77,5 @@ def test_content_parts_and_prefilled_answers(client):
 
 
 def test_what_this_version_lacks_is_refused_with_a_reason(client):
-    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    with pytest.raises(openai.APIStatusError, match="tool calls are not available") as refused:
-        chat(client, tools=[tool])
-    assert refused.value.status_code == 501
-    with pytest.raises(openai.APIStatusError, match="json_schema is not available"):
-        chat(client, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {}}})
     with pytest.raises(openai.APIStatusError, match="image input is not supported"):
         chat(client, messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}])

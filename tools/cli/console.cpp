@@ -29,6 +29,8 @@ const char* color_of(Console::Speaker speaker) {
       return "\033[33m";
     case Console::Speaker::user:
       return "\033[1m\033[32m";
+    case Console::Speaker::thought:
+      return "\033[0m\033[2m";
     case Console::Speaker::model:
     case Console::Speaker::none:
       break;

@@ -18,7 +18,7 @@ class Console {
   /// Whether standard output is a terminal and NO_COLOR is not set.
   [[nodiscard]] static bool is_terminal();
 
-  enum class Speaker : unsigned char { none, prompt, user, model };
+  enum class Speaker : unsigned char { none, prompt, user, model, thought };
   void speak(Speaker speaker);
   /// Throws Error(io) when the terminal, pipe or file takes nothing more; so does speak().
   void write(std::string_view text);

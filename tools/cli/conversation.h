@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/chat/chat_templates.h"
+#include "common/chat/reply_parser.h"
 #include "llama/vocab.h"
 
 namespace cli {
@@ -18,6 +19,10 @@ class Conversation {
 
   void add(const std::string& role, const std::string& content) {
     messages_.push_back({{"role", role}, {"content", content}});
+  }
+  void add_answer(const common::chat::Reply& reply) {
+    add("assistant", reply.content);
+    if (!reply.reasoning.empty()) messages_.back()["reasoning_content"] = reply.reasoning;
   }
   void remove_last() { messages_.erase(messages_.size() - 1); }
   void clear() { messages_ = nlohmann::ordered_json::array(); }
@@ -32,15 +37,22 @@ class Conversation {
   [[nodiscard]] bool empty() const { return messages_.empty(); }
   /// The whole conversation through the template, ready for the model's answer. Throws Error when the template refuses
   /// it.
-  [[nodiscard]] std::vector<llama::Token> tokens() const {
+  [[nodiscard]] std::vector<llama::Token> tokens() {
     common::chat::ChatInputs inputs;
     inputs.messages = &messages_;
-    return vocab_.tokenize(templates_.apply(inputs).text, {.add_special = true, .parse_special = true});
+    common::chat::ChatPrompt prompt = templates_.apply(inputs);
+    reading_.format = prompt.format;
+    reading_.opening = std::move(prompt.opening);
+    return vocab_.tokenize(prompt.text, {.add_special = true, .parse_special = true});
   }
+  /// How the answer to the last tokens() is read.
+  [[nodiscard]] const common::chat::ReplyReading& reading() const { return reading_; }
+  void split_reasoning(bool split) { reading_.options.reasoning = split; }
 
  private:
   const common::chat::ChatTemplates& templates_;
   const llama::Vocab& vocab_;
+  common::chat::ReplyReading reading_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
 };
 

@@ -87,6 +87,10 @@ void Generator::shift() {
   n_cached_ -= static_cast<std::size_t>(discard);
 }
 
+bool Generator::is_shown(Token token) const {
+  return show_special_ || std::binary_search(shown_tokens_.begin(), shown_tokens_.end(), token);
+}
+
 Ending Generator::generate(int n_predict, const std::vector<std::string>& reverse_prompts,
                            const std::function<void(std::string_view)>& on_text) {
   const llama::Vocab& vocab = context_.model().vocab();
@@ -95,10 +99,8 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
   std::size_t longest = 0;
   for (const std::string& reverse : reverse_prompts) longest = std::max(longest, reverse.size());
 
-  if (grammar_ != nullptr) {
-    mask_ = std::make_unique<common::grammar::GrammarMask>(grammar_);
-    sampler_.set_mask(mask_.get());
-  }
+  if (make_mask_) mask_ = make_mask_();
+  sampler_.set_mask(mask_.get());
   for (int n = 0; n_predict < 0 || n < n_predict; ++n) {
     if (static_cast<int>(tokens_.size()) >= context_.params().n_ctx) {
       constexpr int kUntilFull = -2;
@@ -124,7 +126,7 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
     std::size_t n_new = 0;
     if (!end || show_special_) {
       const std::string text =
-          characters.push(vocab.piece(token, show_special_ ? llama::SpecialText::show : llama::SpecialText::hide));
+          characters.push(vocab.piece(token, is_shown(token) ? llama::SpecialText::show : llama::SpecialText::hide));
       on_text(text);
       n_new = text.size();
       if (tail.size() > longest) tail.erase(0, tail.size() - longest);

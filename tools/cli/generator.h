@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/grammar/grammar_mask.h"
 #include "llama/context.h"
 #include "llama/sampler.h"
 
@@ -48,20 +47,24 @@ class Generator {
   [[nodiscard]] const std::vector<llama::Token>& tokens() const { return tokens_; }
   [[nodiscard]] const GeneratorTimings& timings() const { return timings_; }
   void show_special(bool show) { show_special_ = show; }
+  /// Special tokens (ascending) whose text is handed out all the same: the marks of a chat format.
+  void show_tokens(std::vector<llama::Token> tokens) { shown_tokens_ = std::move(tokens); }
   /// What generate() does when the context is full: it ends, or with a shift drops the older half of the tokens behind
   /// the first `n_keep` (-1: behind the prompt) and goes on. An n_predict of -2 ends there all the same.
   void shift_context(int n_keep) { n_keep_ = n_keep; }
-  /// Each answer follows the grammar from its beginning.
-  void follow(std::shared_ptr<const common::grammar::CompiledGrammar> grammar) { grammar_ = std::move(grammar); }
+  /// Makes the mask of each answer from now on; empty: any token.
+  using MakeMask = std::function<std::unique_ptr<llama::TokenMask>()>;
+  void follow(MakeMask make_mask) { make_mask_ = std::move(make_mask); }
 
  private:
   llama::Token next_token();
+  [[nodiscard]] bool is_shown(llama::Token token) const;
   void shift();
 
   llama::Context& context_;
-  std::shared_ptr<const common::grammar::CompiledGrammar> grammar_;  // null: any text
-  std::unique_ptr<common::grammar::GrammarMask> mask_;               // of the answer being written
-  llama::Sampler sampler_;                                           // of the whole conversation
+  MakeMask make_mask_;
+  std::unique_ptr<llama::TokenMask> mask_;  // of the answer being written; null: any token
+  llama::Sampler sampler_;                  // of the whole conversation
   bool (*interrupted_)();
   llama::SeqId seq_;
   std::vector<llama::Token> tokens_;  // of the conversation
@@ -70,6 +73,7 @@ class Generator {
   std::optional<int> n_keep_;         // nothing: no context shift
   GeneratorTimings timings_;
   bool show_special_ = false;
+  std::vector<llama::Token> shown_tokens_;
 };
 
 }  // namespace cli

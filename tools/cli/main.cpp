@@ -4,6 +4,7 @@
 #include <new>
 
 #include "common/args/args.h"
+#include "common/chat/reply_mask.h"
 #include "common/grammar/grammar_cache.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/grammar_setup.h"
@@ -47,8 +48,13 @@ class Session {
         conversation_(chat, vocab_) {
     generator_.show_special(settings.prompt.special);
     if (settings.cache.context_shift) generator_.shift_context(settings.cache.n_keep);
-    if (const std::string grammar = common::grammar_text(settings.sampling); !grammar.empty())
-      generator_.follow(common::grammar::GrammarCache(vocab_).get(grammar));
+    if (const std::string grammar = common::grammar_text(settings.sampling); !grammar.empty()) {
+      grammar_ = common::grammar::GrammarCache(vocab_).get(grammar);
+      generator_.follow([this] { return std::make_unique<common::grammar::GrammarMask>(grammar_); });
+    }
+    const common::ChatSettings& chat_settings = settings.chat;
+    conversation_.split_reasoning(chat_settings.parse_replies &&
+                                  chat_settings.reasoning_format != common::ReasoningFormat::none);
   }
 
   /// Prompt and answer; with -i then input and answer in turn, all of it one text.
@@ -171,8 +177,7 @@ class Session {
       while (settings_.cache.context_shift && !generator_.fits(tokens) && conversation_.drop_oldest())
         tokens = conversation_.tokens();
       start(tokens);
-      answer();
-      conversation_.add("assistant", answer_);
+      answer_turn();
     } catch (const ggml::Error& error) {
       // A message that does not fit, or that the template refuses, costs its own turn only.
       if (error.code() == ggml::ErrorCode::io) throw;
@@ -183,14 +188,58 @@ class Session {
     console_.write("\n\n");
   }
 
+  /// One text, as it comes.
   Ending answer() {
     console_.speak(Console::Speaker::model);
-    answer_.clear();
     return generator_.generate(settings_.prompt.n_predict, settings_.prompt.reverse_prompts,
-                               [this](std::string_view text) {
-                                 answer_ += text;
-                                 console_.write(text);
-                               });
+                               [this](std::string_view text) { console_.write(text); });
+  }
+
+  /// An answer in a chat: thoughts are shown apart from it, and kept apart in the conversation.
+  void answer_turn() {
+    const common::chat::ReplyReading& reading = conversation_.reading();
+    generator_.show_tokens(common::chat::tokens_of_marks(*reading.format, vocab_));
+    limit_reasoning(reading);
+    common::chat::ReplyParser parser(reading);
+    generator_.generate(settings_.prompt.n_predict, settings_.prompt.reverse_prompts,
+                        [&](std::string_view text) { show(parser.push(text)); });
+    show(parser.finish());
+    if (thinking_) end_thought();
+    conversation_.add_answer(parser.reply());
+  }
+
+  void show(const std::vector<common::chat::ReplyDelta>& deltas) {
+    for (const common::chat::ReplyDelta& delta : deltas) {
+      const bool thought = delta.kind == common::chat::ReplyDelta::Kind::reasoning;
+      if (thought && !thinking_) {
+        console_.speak(Console::Speaker::thought);
+        console_.write("[Start thinking]\n");
+      } else if (!thought && thinking_) {
+        end_thought();
+      }
+      thinking_ = thought;
+      console_.speak(thought ? Console::Speaker::thought : Console::Speaker::model);
+      console_.write(delta.text);
+    }
+  }
+
+  void end_thought() {
+    console_.write("\n[End thinking]\n\n");
+    console_.speak(Console::Speaker::model);
+    thinking_ = false;
+  }
+
+  /// --reasoning-budget, beside the grammar if there is one.
+  void limit_reasoning(const common::chat::ReplyReading& reading) {
+    if (settings_.chat.reasoning_budget < 0 || reading.format->think_ends.empty()) return;
+    auto rules = std::make_shared<common::chat::ReplyRules>();
+    rules->reading = reading;
+    rules->reading.options = {};
+    rules->grammar = grammar_;
+    rules->reasoning_budget = settings_.chat.reasoning_budget;
+    rules->reasoning_end = vocab_.tokenize(settings_.chat.reasoning_budget_message + reading.format->think_ends.front(),
+                                           {.add_special = false, .parse_special = true});
+    generator_.follow([rules, this] { return std::make_unique<common::chat::ReplyMask>(rules, vocab_); });
   }
 
   void finish() const {
@@ -202,7 +251,8 @@ class Session {
   Console& console_;
   cli::Generator generator_;
   cli::Conversation conversation_;
-  std::string answer_;
+  std::shared_ptr<const common::grammar::CompiledGrammar> grammar_;  // null: any text
+  bool thinking_ = false;                                            // what is shown is a thought
 };
 
 int run(const Settings& settings) {

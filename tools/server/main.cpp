@@ -84,9 +84,19 @@ int serve(const common::Settings& settings) {
   const std::string grammar = common::grammar_text(settings.sampling);
   if (!grammar.empty()) (void)grammars->get(grammar);  // a mistake in it is an error now, not at each request
 
-  http.set_service(std::make_shared<Service>(
-      Service{settings, *model, chat, engine, common::sampling_params(settings.sampling, *model),
-              common::model_name(settings), common::build_name(), unix_seconds(), grammars, grammar}));
+  http.set_service(
+      std::make_shared<Service>(Service{settings,
+                                        *model,
+                                        chat,
+                                        engine,
+                                        common::sampling_params(settings.sampling, *model),
+                                        common::model_name(settings),
+                                        common::build_name(),
+                                        unix_seconds(),
+                                        grammars,
+                                        grammar,
+                                        {common::chat::tokens_of_marks(*chat.reply_format(false), model->vocab()),
+                                         common::chat::tokens_of_marks(*chat.reply_format(true), model->vocab())}}));
   ggml::logf(ggml::LogLevel::info, "server is listening on http://%s:%d (%d slots of %d tokens)",
              settings.server.host.c_str(), http.port(), n_slots, engine_params.n_ctx_slot);
 

@@ -122,6 +122,16 @@ std::shared_ptr<common::chat::ReplyRules> limits_of_reasoning(const ChatRules& r
   return out;
 }
 
+std::optional<common::chat::ReplyGrammar> grammar_of(const common::chat::ReplyFormat& format,
+                                                     const common::chat::ReplyDemand& demand) {
+  try {
+    return common::chat::reply_grammar(format, demand);
+  } catch (const Error& error) {
+    if (demand.schema == nullptr) throw;  // names the tool
+    throw Error(error.code(), "Field 'response_format': " + error.message(), error.hint());
+  }
+}
+
 }  // namespace
 
 ChatRules read_chat_rules(const Fields& fields, const Service& service) {
@@ -163,15 +173,20 @@ void apply_chat_rules(const ChatRules& rules, const common::chat::ChatPrompt& pr
   demand.parallel = rules.parallel.value_or(service.chat.caps(true).parallel_tool_calls);
   demand.schema = rules.schema.has_value() ? &*rules.schema : nullptr;
   demand.thinking = prompt.thinking || !common::chat::opening_in_grammar(*prompt.format, prompt.opening).empty();
+  GenerateRequest& pattern = request.prompts.front();
+  pattern.shown_tokens = service.mark_tokens[rules.tools != nullptr ? 1 : 0];
   const std::shared_ptr<common::chat::ReplyRules> limits = limits_of_reasoning(rules, service, reading);
-  if (const auto grammar = common::chat::reply_grammar(*prompt.format, demand)) {
+  if (const auto grammar = grammar_of(*prompt.format, demand)) {
     limits->grammar = service.grammars->get(grammar->gbnf);
     limits->lazy = grammar->lazy;
     limits->grammar_opening = common::chat::opening_in_grammar(*prompt.format, prompt.opening);
+    pattern.grammar = grammar->gbnf;
+    request.options.grammar_lazy = grammar->lazy;
+  } else if (limits->reasoning_budget < 0) {
+    return;  // a grammar of the request's own is in place already
+  } else if (!pattern.grammar.empty()) {
+    limits->grammar = service.grammars->get(pattern.grammar);
   }
-  GenerateRequest& pattern = request.prompts.front();
-  pattern.shown_tokens = service.mark_tokens[rules.tools != nullptr ? 1 : 0];
-  if (limits->grammar == nullptr && limits->reasoning_budget < 0) return;
   pattern.make_mask = [limits, &vocab = service.vocab()]() -> std::unique_ptr<llama::TokenMask> {
     return std::make_unique<common::chat::ReplyMask>(limits, vocab);
   };

@@ -20,6 +20,11 @@ struct AnswerOptions {
   bool report_probabilities = false;
   bool post_sampling_probs = false;
   int sse_ping_interval_s = 30;
+  // Chats: how answers are read; for "generation_settings".
+  std::string chat_format = "Content-only";
+  std::string reasoning_format = "none";
+  std::string generation_prompt;
+  bool grammar_lazy = false;
   std::vector<std::string> response_fields;
 };
 

@@ -26,6 +26,8 @@ struct Service {
   std::int64_t started_unix_s = 0;
   std::shared_ptr<common::grammar::GrammarCache> grammars;  // shared with the requests that run; thread-safe
   std::string grammar;                                      // GBNF for requests that bring none; empty: any text
+  /// Of the chat formats without and with tools: the special tokens that their marks consist of.
+  std::array<std::vector<llama::Token>, 2> mark_tokens;
 
   [[nodiscard]] const llama::Vocab& vocab() const { return model.vocab(); }
 };

@@ -1,0 +1,141 @@
+"""Tool calls and reasoning through the public openai client. The model is tiny and writes at random: what makes its calls
+valid is the grammar."""
+
+import json
+
+import openai
+import pytest
+
+from server_process import running
+
+TEMPLATE = (
+    "{%- if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools> "
+    '<tool_call>{"name": "", "arguments": {}}</tool_call>\n{% endif %}'
+    "{%- for m in messages %}[{{ m.role }}]{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}"
+    "{%- if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}</tool_call>{% endfor %}{% endif %}\n"
+    "{% endfor %}{% if add_generation_prompt %}[assistant]{% if enable_thinking %}<think>{% else %}<think></think>{% endif %}{% endif %}"
+)
+
+
+def function(name, properties, required):
+    return {"type": "function", "function": {"name": name, "description": "Does it.", "parameters": {
+        "type": "object", "properties": properties, "required": required}}}
+
+
+WEATHER = function("get_weather", {"city": {"enum": ["Paris", "Oslo"]}, "unit": {"enum": ["c", "f"]}}, ["city"])
+SWITCH = function("switch", {"on": {"type": "boolean"}}, ["on"])
+MESSAGES = [{"role": "user", "content": "Weather?"}]
+
+
+@pytest.fixture(scope="module")
+def tool_server():
+    with running("-c", "2048", "-np", "2", "-s", "7", "--no-warmup", "--chat-template", TEMPLATE, "--reasoning", "off") as process:
+        yield process
+        assert process.process.poll() is None, "the server has died:\n" + process.log()
+
+
+@pytest.fixture(scope="module")
+def tool_client(tool_server):
+    return openai.OpenAI(base_url=tool_server.url + "/v1", api_key="unused", max_retries=0)
+
+
+def ask(client, **fields):
+    return client.chat.completions.create(**{"model": "any", "messages": MESSAGES, "tools": [WEATHER, SWITCH],
+                                             "max_tokens": 300, "temperature": 0, "parallel_tool_calls": False, **fields})
+
+
+def check_call(call):
+    arguments = json.loads(call.function.arguments)
+    if call.function.name == "get_weather":
+        assert arguments["city"] in ("Paris", "Oslo") and set(arguments) <= {"city", "unit"}
+    else:
+        assert call.function.name == "switch" and arguments in ({"on": True}, {"on": False})
+    assert call.id and call.type == "function"
+
+
+def collect(stream):
+    """What a client makes of the chunks."""
+    content, reasoning, calls, reason = "", "", [], None
+    for chunk in stream:
+        if not chunk.choices:
+            continue
+        delta = chunk.choices[0].delta
+        content += delta.content or ""
+        reasoning += getattr(delta, "reasoning_content", None) or ""
+        for piece in delta.tool_calls or []:
+            if piece.index == len(calls):
+                assert piece.id and piece.type == "function" and piece.function.name
+                calls.append([piece.function.name, ""])
+            else:
+                assert piece.index == len(calls) - 1 and piece.id is None and piece.function.name is None
+            calls[piece.index][1] += piece.function.arguments or ""
+        reason = chunk.choices[0].finish_reason or reason
+    return content, reasoning, calls, reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_required_call_is_valid_and_the_same_when_streamed(tool_client, seed):
+    fields = dict(tool_choice="required", temperature=1.0, seed=seed)
+    choice = ask(tool_client, **fields).choices[0]
+    assert choice.finish_reason == "tool_calls" and len(choice.message.tool_calls) == 1
+    check_call(choice.message.tool_calls[0])
+    _, _, calls, reason = collect(ask(tool_client, stream=True, **fields))
+    assert calls == [[c.function.name, c.function.arguments] for c in choice.message.tool_calls]
+    assert reason == "tool_calls"
+
+
+def test_a_named_function_is_the_one_called(tool_client):
+    for name in ("switch", "get_weather"):
+        choice = ask(tool_client, tool_choice={"type": "function", "function": {"name": name}}).choices[0]
+        assert [c.function.name for c in choice.message.tool_calls] == [name]
+
+
+def test_no_calls_when_there_is_no_choice(tool_client):
+    choice = ask(tool_client, tool_choice="none", max_tokens=16).choices[0]
+    assert choice.message.tool_calls is None and choice.finish_reason in ("stop", "length")
+
+
+def test_results_go_back_into_the_prompt(tool_server, tool_client):
+    call = {"id": "c1", "type": "function", "function": {"name": "switch", "arguments": '{"on": true}'}}
+    messages = MESSAGES + [{"role": "assistant", "content": None, "tool_calls": [call]},
+                           {"role": "tool", "tool_call_id": "c1", "content": "done"}]
+    prompt = tool_server.post("/apply-template", {"messages": messages, "tools": [SWITCH]}).json()["prompt"]
+    assert '<tool_call>{"name": "switch", "arguments": {"on": true}}</tool_call>' in prompt and "[tool]done" in prompt
+    assert ask(tool_client, messages=messages, max_tokens=4).choices[0].message.role == "assistant"
+
+
+def test_a_json_schema_holds_the_answer(tool_client):
+    schema = {"type": "object", "properties": {"city": {"enum": ["Paris", "Oslo"]}}, "required": ["city"]}
+    choice = ask(tool_client, tools=[], temperature=1.0, seed=3,
+                 response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}).choices[0]
+    assert json.loads(choice.message.content)["city"] in ("Paris", "Oslo") and choice.finish_reason == "stop"
+
+
+def test_a_budget_ends_the_thought(tool_server, tool_client):
+    body = dict(extra_body={"chat_template_kwargs": {"enable_thinking": True}, "reasoning_budget_tokens": 5},
+                tools=[], max_tokens=24, temperature=1.0, seed=1)
+    message = ask(tool_client, **body).choices[0].message
+    content, reasoning, _, _ = collect(ask(tool_client, stream=True, **body))
+    assert (content, reasoning) == (message.content, getattr(message, "reasoning_content", ""))
+    assert "</think>" not in message.content
+    whole = dict(body, extra_body={**body["extra_body"], "reasoning_format": "none"})
+    assert ask(tool_client, **whole).choices[0].message.content.startswith("<think>")
+
+
+@pytest.mark.parametrize("fields, where", [
+    (dict(tools={}), "tools"),
+    (dict(tools=[{"type": "x"}]), r"tools\[0\]"),
+    (dict(tools=[WEATHER, {"type": "function"}]), r"tools\[1\]"),
+    (dict(tool_choice="maybe"), "tool_choice"),
+    (dict(tool_choice={"type": "function", "function": {"name": "nobody"}}), "nobody"),
+    (dict(tools=[], tool_choice="required"), "tool_choice"),
+    (dict(tools=[WEATHER, function("f", {"x": {"$ref": "#/nowhere"}}, [])]), r"tools\[1\]\.function\.parameters"),
+    (dict(response_format={"type": "xml"}), "response_format"),
+    (dict(response_format={"type": "json_schema"}), "schema"),
+    (dict(extra_body={"reasoning_format": "loud"}), "reasoning_format"),
+    (dict(extra_body={"grammar": 'root ::= "x"'}), "grammar"),
+    (dict(stream=True, logprobs=True), "logprobs"),
+])
+def test_wrong_requests_name_the_place(tool_client, fields, where):
+    with pytest.raises(openai.BadRequestError, match=where):
+        ask(tool_client, **fields)
