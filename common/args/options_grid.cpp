@@ -20,7 +20,7 @@ constexpr std::string_view kSwitch = "0|1";
 
 std::vector<int> to_ints(const Argument& argument, const std::string& text, int least) {
   std::string why;
-  const std::vector<int> values = grid::parse_int_list(text, why);
+  std::vector<int> values = grid::parse_int_list(text, why);
   if (!why.empty())
     bad_value(argument, "integers, or ranges such as 1-8, 16-64+16, 1-64*2, separated by commas (" + why + ")");
   for (const int n : values)

@@ -25,10 +25,10 @@ PROGRAMS = {
 }
 
 
-def run(program, *args, stdout=subprocess.PIPE, stdin=b""):
+def run(program, *args, stdout=subprocess.PIPE, stdin=b"", environment=None):
     name, *subcommand = program.split()
     command = [os.path.join(FOLDER, name), *subcommand, *args]
-    return subprocess.run(command, input=stdin, stdout=stdout, stderr=subprocess.PIPE, timeout=100, check=False)
+    return subprocess.run(command, input=stdin, stdout=stdout, stderr=subprocess.PIPE, env=environment, timeout=100, check=False)
 
 
 def errors(done):
@@ -82,6 +82,13 @@ class Errors(unittest.TestCase):
                 self.assertEqual(len(errors(done)), 1, done.stderr)
                 self.assertTrue(errors(done)[0].startswith("error: "), done.stderr)
                 self.assertIn("no/such/file.gguf", errors(done)[0])
+
+    def test_the_variable_that_forces_an_instruction_set_reaches_every_program_that_computes(self):
+        for program in ("llama-server", "llama-cli", "llama-sweep-bench", "llama-bench"):
+            with self.subTest(program=program):
+                done = run(program, *PROGRAMS[program], environment={**os.environ, "GGML_CPU_ISA": "nope"})
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("GGML_CPU_ISA=nope", errors(done)[0])
 
     def test_an_unknown_option_gets_the_nearest_spelling(self):
         for program in PROGRAMS:
