@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "cpu/kernels/kernels.h"
 
@@ -19,12 +19,14 @@ class ReadProbe {
   ReadProbe(const KernelTable& table, int threads);
   /// Bytes per second of one pass over `share` of the buffer (the parts take turns); at least 64 MiB are read.
   [[nodiscard]] double run(double share = 1);
-  [[nodiscard]] std::size_t buffer_bytes() const { return buffer_.size(); }
+  [[nodiscard]] std::size_t buffer_bytes() const { return bytes_; }
 
  private:
   const KernelTable* table_;
   int threads_;
-  std::vector<std::byte> buffer_;
+  std::unique_ptr<std::byte[]> buffer_;
+  std::byte* data_ = nullptr;  // the first whole page of it
+  std::size_t bytes_ = 0;
   std::size_t next_ = 0;  // where the next partial pass begins
 };
 
