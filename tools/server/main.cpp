@@ -48,6 +48,26 @@ int whole_blocks_per_slot(std::int64_t n_ctx, std::int64_t n_slots) {
   return static_cast<int>(std::min<std::int64_t>(cells, std::numeric_limits<int>::max()));  // the context refuses that
 }
 
+/// Throws Error for a --grammar or --json-schema that is wrong.
+std::shared_ptr<Service> make_service(const common::Settings& settings, const llama::Model& model,
+                                      const common::chat::ChatTemplates& chat, Engine& engine) {
+  const auto grammars = std::make_shared<common::grammar::GrammarCache>(model.vocab());
+  const std::string grammar = common::grammar_text(settings.sampling);
+  if (!grammar.empty()) (void)grammars->get(grammar);  // a mistake in it is an error now, not at each request
+  return std::make_shared<Service>(Service{settings,
+                                           model,
+                                           chat,
+                                           engine,
+                                           common::sampling_params(settings.sampling, model),
+                                           common::model_name(settings),
+                                           common::build_name(),
+                                           unix_seconds(),
+                                           grammars,
+                                           grammar,
+                                           {common::chat::tokens_of_marks(*chat.reply_format(false), model.vocab()),
+                                            common::chat::tokens_of_marks(*chat.reply_format(true), model.vocab())}});
+}
+
 int serve(const common::Settings& settings) {
   const sigset_t signals = block_signals();
   if (settings.model.path.empty()) {
@@ -80,23 +100,7 @@ int serve(const common::Settings& settings) {
   engine_params.continuous_batching = settings.server.continuous_batching;
   Engine engine(context, engine_params);
 
-  const auto grammars = std::make_shared<common::grammar::GrammarCache>(model->vocab());
-  const std::string grammar = common::grammar_text(settings.sampling);
-  if (!grammar.empty()) (void)grammars->get(grammar);  // a mistake in it is an error now, not at each request
-
-  http.set_service(
-      std::make_shared<Service>(Service{settings,
-                                        *model,
-                                        chat,
-                                        engine,
-                                        common::sampling_params(settings.sampling, *model),
-                                        common::model_name(settings),
-                                        common::build_name(),
-                                        unix_seconds(),
-                                        grammars,
-                                        grammar,
-                                        {common::chat::tokens_of_marks(*chat.reply_format(false), model->vocab()),
-                                         common::chat::tokens_of_marks(*chat.reply_format(true), model->vocab())}}));
+  http.set_service(make_service(settings, *model, chat, engine));
   ggml::logf(ggml::LogLevel::info, "server is listening on http://%s:%d (%d slots of %d tokens)",
              settings.server.host.c_str(), http.port(), n_slots, engine_params.n_ctx_slot);
 
