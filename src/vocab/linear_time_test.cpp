@@ -56,6 +56,7 @@ TEST(LinearTime, EveryAlgorithmEndsOnAMegabyteOfOneThing) {
   expect_linear("wpm", Vocab::load(testing::wpm_metadata(), "wpm"));
   expect_linear("ugm", Vocab::load(testing::ugm_metadata(), "ugm"));
   expect_linear("rwkv", Vocab::load(testing::rwkv_metadata(), "rwkv"));
+  expect_linear("plamo2", Vocab::load(testing::plamo_metadata({{"a", -1}, {"aa", -1.5F}, {" ", -1}}), "plamo2"));
 }
 
 TEST(LinearTime, EveryPreTokenizerEndsOnAQuarterMegabyteOfOneThing) {

@@ -45,6 +45,8 @@ constexpr ModelRow kModels[] = {
      .make = make_wpm},
     {.model = "t5", .kind = VocabKind::ugm, .eos = 1, .unk = 2, .pad = 0, .add_eos = true, .make = make_ugm},
     {.model = "rwkv", .kind = VocabKind::rwkv, .make = make_rwkv},
+    {.model = "plamo2", .kind = VocabKind::plamo, .bos = 1, .eos = 2, .unk = 0, .pad = 3, .make = make_plamo},
+    {.model = "whitespace", .kind = VocabKind::bpe, .bos = 11, .eos = 11, .pre = "whitespace", .make = make_bpe},
     {.model = "none", .kind = VocabKind::none},
     {.model = "no_vocab", .kind = VocabKind::none},
 };
@@ -135,7 +137,8 @@ void read_types(const Metadata& metadata, VocabData& data) {
 }
 
 void read_scores(const Metadata& metadata, VocabData& data) {
-  if (data.kind != VocabKind::spm && data.kind != VocabKind::ugm) return;
+  const bool scored = data.kind == VocabKind::spm || data.kind == VocabKind::ugm || data.kind == VocabKind::plamo;
+  if (!scored) return;
   const std::string key = "tokenizer.ggml.scores";
   const Array* scores = metadata.get_array(key);
   if (scores == nullptr) return;

@@ -106,6 +106,15 @@ Metadata rwkv_metadata() {
   return b.metadata("rwkv");
 }
 
+Metadata plamo_metadata(const std::vector<std::pair<std::string, float>>& pieces) {
+  Builder b;
+  b.add("<|plamo:unk|>", kUnknown);
+  for (const char* special : {"<|plamo:bos|>", "<|plamo:eos|>", "<|plamo:pad|>"}) b.add(special, kControl);
+  for (unsigned byte = 0; byte < 256; ++byte) b.add(ggml::strf("<0x%02X>", byte), kByte);
+  for (const auto& [piece, score] : pieces) b.add(piece, kNormal, score);
+  return b.metadata("plamo2");
+}
+
 std::vector<std::string> some_merges() {
   return {"t h",  "th e",  "Ġ the", "i n",   "e r", "Ġ a", "a n", "an d",  "Ġ and",  "in g", "r e",   "o n", "Ġ t",
           "Ġt h", "Ġth e", "Ġ Ġ",   "ĠĠ ĠĠ", "Ċ Ċ", "l l", "h e", "he ll", "hell o", "a a",  "aa aa", "ð Ł", "ðŁ ĺ"};

@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ggml/gguf.h"
@@ -20,6 +21,8 @@ namespace llama::testing {
 [[nodiscard]] ggml::gguf::Metadata wpm_metadata();
 [[nodiscard]] ggml::gguf::Metadata ugm_metadata();
 [[nodiscard]] ggml::gguf::Metadata rwkv_metadata();
+/// A PLaMo-2 vocabulary: four special tokens, the 256 byte tokens, then `pieces` with their scores.
+[[nodiscard]] ggml::gguf::Metadata plamo_metadata(const std::vector<std::pair<std::string, float>>& pieces);
 
 /// Merges that build common English words up from bytes.
 [[nodiscard]] std::vector<std::string> some_merges();

@@ -78,6 +78,8 @@ std::string_view Vocab::kind_name() const noexcept {
       return "UGM";
     case VocabKind::rwkv:
       return "RWKV";
+    case VocabKind::plamo:
+      return "PLaMo-2";
   }
   return "unknown";
 }

@@ -92,6 +92,7 @@ std::unique_ptr<Tokenizer> make_spm(const VocabData& data, const ggml::gguf::Met
 std::unique_ptr<Tokenizer> make_bpe(const VocabData& data, const ggml::gguf::Metadata& metadata);
 std::unique_ptr<Tokenizer> make_wpm(const VocabData& data, const ggml::gguf::Metadata& metadata);
 std::unique_ptr<Tokenizer> make_ugm(const VocabData& data, const ggml::gguf::Metadata& metadata);
+std::unique_ptr<Tokenizer> make_plamo(const VocabData& data, const ggml::gguf::Metadata& metadata);
 std::unique_ptr<Tokenizer> make_rwkv(const VocabData& data, const ggml::gguf::Metadata& metadata);
 
 /// Reads and checks the keys; see Vocab::load for the errors. `row` receives the model's row.

@@ -155,6 +155,36 @@ TEST(Rwkv, TakesTheLongestMatch) {
   EXPECT_EQ(vocab.pieces(vocab.tokenize("x\xFF\n\n", {}), SpecialText::show), "x\xFF\n\n");
 }
 
+// The answers are llama.cpp's for the same vocabulary.
+TEST(Plamo, FindsTheBestSumFromTheEndWithTheLongestPieceOfEquals) {
+  const Vocab vocab = load(
+      testing::plamo_metadata({{"a", -1.0F},  {"b", -1.5F},    {"ab", -2.0F}, {"aba", -3.2F},    {"ba", -2.4F},
+                               {" ", -1.0F},  {" a", -1.9F},   {"日", -3.0F}, {"日本", -4.5F},   {"本", -3.0F},
+                               {"語", -2.0F}, {"aaaa", -3.9F}, {"aa", -2.0F}, {"bb", -1.00004F}, {"bbb", -1.00005F},
+                               {"c<", -1.0F}, {"x<|", -3.0F},  {"cd", -2.0F}, {"c", -1.0F},      {"d", -1.0F}}));
+  const auto cut = [&](std::string_view text) { return texts(vocab, vocab.tokenize(text, {.parse_special = true})); };
+  EXPECT_EQ(cut("aba"), (Texts{"ab", "a"}));
+  EXPECT_EQ(cut("aaaaa"), (Texts{"aaaa", "a"}));
+  EXPECT_EQ(cut("bbbbb"), (Texts{"bbb", "bb"}));
+  EXPECT_EQ(cut("日本語"), (Texts{"日本", "語"}));
+  EXPECT_EQ(cut(" a a"), (Texts{" a", " a"}));
+  EXPECT_EQ(cut("c<x<|"), (Texts{"c<", "x<|"}));
+  EXPECT_EQ(cut("cd"), (Texts{"cd"})) << "-2 either way: the longer piece";
+  EXPECT_EQ(cut("aéz"), (Texts{"a", "<0xC3>", "<0xA9>", "<0x7A>"}));
+  EXPECT_EQ(cut("<|plamo:eos|>a"), (Texts{"<|plamo:eos|>", "a"}));
+  EXPECT_EQ(cut("a\xFF"), (Texts{"a", "<0xEF>", "<0xBF>", "<0xBD>"}));
+  EXPECT_EQ(cut("<0x41>"), (Texts{"<0x3C>", "<0x30>", "<0x78>", "<0x34>", "<0x31>", "<0x3E>"}));
+  EXPECT_TRUE(cut("").empty());
+  EXPECT_EQ(vocab.special().pad, 3);
+  EXPECT_FALSE(vocab.add_bos());
+  EXPECT_EQ(vocab.pieces(vocab.tokenize("日本 aé\n", {}), SpecialText::show), "日本 aé\n");
+}
+
+TEST(Plamo, SurvivesPiecesThatAreNoCharactersAndAbsurdScores) {
+  const Vocab vocab = load(testing::plamo_metadata({{"\xC3", 1e30F}, {"a", -1e30F}, {"aé", 1e30F}}));
+  EXPECT_EQ(vocab.pieces(vocab.tokenize("éaéa", {}), SpecialText::show), "éaéa");
+}
+
 TEST(VocabLoad, NamesTheKeyThatIsWrong) {
   struct Case {
     const char* expected;

@@ -17,12 +17,13 @@ namespace llama {
 
 /// The tokenization algorithm that `tokenizer.ggml.model` names.
 enum class VocabKind : std::uint8_t {
-  none,  // the file says it has no vocabulary; ids only
-  spm,   // SentencePiece merges by score (llama)
-  bpe,   // merges by rank, byte-level (gpt2) or over raw characters (gemma4)
-  wpm,   // WordPiece (bert)
-  ugm,   // unigram Viterbi (t5)
-  rwkv,  // greedy longest match
+  none,   // the file says it has no vocabulary; ids only
+  spm,    // SentencePiece merges by score (llama)
+  bpe,    // merges by rank, byte-level (gpt2) or over raw characters (gemma4)
+  wpm,    // WordPiece (bert)
+  ugm,    // unigram Viterbi (t5)
+  rwkv,   // greedy longest match
+  plamo,  // unigram from the end of the text, scores in whole numbers (plamo2)
 };
 
 /// `tokenizer.ggml.token_type`, after the corrections that are made by text at load.
