@@ -15,7 +15,7 @@ using ggml::ErrorCode;
 
 namespace {
 
-constexpr std::size_t kMaxNodes = 4'000'000;
+constexpr std::size_t kMaxNodes = 1'000'000;
 // A group that is repeated becomes a rule of its own when its copies would be larger than this.
 constexpr std::int64_t kMaxCopiedGroupNodes = 256;
 

@@ -98,6 +98,9 @@ void schema_error(const SchemaPlace& place, const std::string& what, bool is_lim
 }
 
 SchemaPlace SchemaPlace::at(std::string_view key) const {
+  // The place is for messages; every level keeps its own.
+  constexpr std::size_t kMaxPointerBytes = 2000;
+  if (pointer.size() + key.size() > kMaxPointerBytes) return *this;
   return {pointer + "/" + escaped_key(key), name, depth};
 }
 
@@ -106,6 +109,8 @@ SchemaPlace SchemaPlace::at(std::size_t index) const {
 }
 
 SchemaPlace SchemaPlace::named(std::string_view part) const {
+  constexpr std::size_t kMaxNameBytes = 128;
+  if (name.size() + part.size() > kMaxNameBytes) return *this;
   return {pointer, name + "-" + std::string(part), depth};
 }
 

@@ -9,8 +9,10 @@ namespace {
 
 constexpr std::uint32_t kUnknown = 0xFFFFFFFFu;
 constexpr std::size_t kMaxLocalStacks = 512;       // readings of one text inside a token
-constexpr std::size_t kMaxKeptBytes = 96u << 20;   // above it everything is dropped and found anew
-constexpr std::size_t kMaxWalkBytes = 512u << 20;  // one mask may need this much for a moment
+constexpr std::size_t kMaxKeptBytes = 48u << 20;   // above it everything is dropped and found anew
+constexpr std::size_t kMaxWalkBytes = 256u << 20;  // one mask may need this much for a moment
+// Stacks that one mask may look at: below a second, since other requests wait for it.
+constexpr std::size_t kMaxWork = 2'000'000;
 
 void set_bit(std::span<std::uint32_t> words, llama::Token token) {
   words[static_cast<std::size_t>(token) / 32] |= 1u << (token % 32);
@@ -32,14 +34,16 @@ MaskEngine::LocalId MaskEngine::intern_local(std::vector<StackId>& stacks) {
   const auto id = static_cast<LocalId>(locals_.size());
   bool ends = false;
   for (const StackId stack : stacks) {
-    for (const StackId top : local_pool_.closure(stack)) ends = ends || top == kBottom;
+    const std::span<const StackId> tops = local_pool_.closure(stack);
+    work_ += tops.size();
+    for (const StackId top : tops) ends = ends || top == kBottom;
   }
   local_ids_.emplace(stacks, id);
   locals_.push_back(stacks);
   local_ends_.push_back(ends ? 1 : 0);
   local_next_.resize(local_next_.size() + n_classes_, locals_.size() == 1 ? 0 : kUnknown);
-  if (size().bytes > kMaxWalkBytes) {
-    throw ggml::Error(ggml::ErrorCode::exceeds_limit, "grammar: the masks of this grammar need too much memory",
+  if (size().bytes > kMaxWalkBytes || work_ > kMaxWork) {
+    throw ggml::Error(ggml::ErrorCode::exceeds_limit, "grammar: the masks of this grammar need too much work",
                       "make alternatives differ earlier");
   }
   return id;
@@ -54,6 +58,7 @@ MaskEngine::LocalId MaskEngine::find_local(LocalId local, std::uint8_t byte_clas
   std::vector<StackId> after;
   // By index: the pool may grow, the sets stay.
   for (std::size_t i = 0; i < locals_[local].size(); ++i) local_pool_.step(locals_[local][i], byte_class, after);
+  work_ += after.size();
   const LocalId found = intern_local(after);
   local_next_[local * n_classes_ + byte_class] = found;
   return found;
@@ -182,6 +187,7 @@ MaskEngine::Size MaskEngine::size() const {
 }
 
 void MaskEngine::trim() {
+  work_ = 0;
   if (size().bytes <= kMaxKeptBytes) return;
   local_pool_.clear();
   locals_.clear();
@@ -212,6 +218,7 @@ class MaskEngine::WarmUp {
     for (std::size_t i = 0; i < reached_.size(); ++i) {
       if (!may_go_on()) return;
       const std::lock_guard lock(engine_.mutex_);
+      engine_.work_ = 0;
       expand(reached_[i].first, reached_[i].second);
       (void)engine_.first_part(reached_[i].first);
     }
@@ -219,6 +226,7 @@ class MaskEngine::WarmUp {
     for (const auto& [state, rule] : reached_) {
       if (!may_go_on()) return;
       const std::lock_guard lock(engine_.mutex_);
+      engine_.work_ = 0;
       continue_below(engine_.first_part(state), rule, kMaxFrames);
     }
   }
@@ -279,6 +287,7 @@ class MaskEngine::WarmUp {
     if (n_frames == 0 || engine_.parts_[part].exits.empty()) return;
     for (const auto& [below, caller] : returns_[rule]) {
       if (std::chrono::steady_clock::now() >= deadline_ || engine_.size().bytes >= kMaxKeptBytes / 2) return;
+      engine_.work_ = 0;
       continue_below(engine_.next_part(part, below), caller, n_frames - 1);
     }
   }

@@ -33,7 +33,7 @@ class MaskEngine {
 
   /// Adds the bits of all tokens whose text `stack` of `pool` allows. Throws Error(exceeds_limit).
   void add_allowed(const StackPool& pool, StackId stack, std::span<std::uint32_t> words);
-  /// Drops what was kept when it has grown beyond its limit. Call it only between masks.
+  /// Begins a mask: drops what was kept when it has grown beyond its limit.
   void trim();
   /// Visits states and their callers breadth first and makes their parts, until `deadline`.
   void warm_up(std::chrono::steady_clock::time_point deadline);
@@ -79,7 +79,8 @@ class MaskEngine {
   std::unordered_map<StateId, PartId> first_parts_;
   std::size_t part_bytes_ = 0;
 
-  // Of the walk going on.
+  // Of the mask and the walk going on.
+  std::size_t work_ = 0;
   std::vector<llama::Token> found_;
   std::vector<TrieNode> exits_;
   std::vector<LocalId> path_;

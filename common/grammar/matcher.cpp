@@ -7,7 +7,7 @@
 namespace common::grammar {
 namespace {
 
-constexpr std::size_t kMaxStacks = 4096;  // readings of a text at one time
+constexpr std::size_t kMaxStacks = 1024;  // readings of a text at one time
 
 void set_bit(std::span<std::uint32_t> words, llama::Token token, bool value) {
   std::uint32_t& word = words[static_cast<std::size_t>(token) / 32];

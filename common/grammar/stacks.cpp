@@ -7,7 +7,8 @@
 namespace common::grammar {
 namespace {
 
-constexpr std::size_t kMaxClosure = 20'000;
+constexpr std::size_t kMaxClosure = 5000;
+constexpr std::size_t kMaxStep = 100'000;  // stacks that one byte may lead to, repeats included
 
 [[noreturn]] void too_ambiguous() {
   throw ggml::Error(ggml::ErrorCode::exceeds_limit, "grammar: the text can be read in too many different ways at once",
@@ -79,6 +80,7 @@ void StackPool::step(StackId stack, std::uint8_t byte_class, std::vector<StackId
     const StateId next = states_->next(frames_[id].state, byte_class);
     if (next != kDeadState) out.push_back(push(next, frames_[id].parent));
   }
+  if (out.size() > kMaxStep) too_ambiguous();
 }
 
 void settle(std::vector<StackId>& stacks, std::size_t limit) {

@@ -8,8 +8,8 @@
 namespace common::grammar {
 namespace {
 
-constexpr std::size_t kMaxTableEntries = std::size_t{32} << 20;
-constexpr std::size_t kMaxNodeEntries = std::size_t{32} << 20;
+constexpr std::size_t kMaxTableEntries = std::size_t{8} << 20;
+constexpr std::size_t kMaxNodeEntries = std::size_t{8} << 20;
 
 }  // namespace
 
