@@ -116,6 +116,8 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
       throw;
     }
     if (token == llama::kNoToken) {
+      // --ignore-eos or biases have taken all that the grammar leaves: where it is finished, the end.
+      if (mask_ != nullptr && mask_->failure().empty()) return Ending::end_of_generation;
       const std::string reason = mask_ != nullptr ? mask_->failure() : std::string();
       throw Error(ErrorCode::invalid_argument,
                   "no token can be chosen: " + (reason.empty() ? "the biases leave none" : reason));
