@@ -139,7 +139,8 @@ void check_values(const ggml::gguf::File& file, std::span<const Loaded> tensors,
   for (const Loaded& tensor : tensors) {
     const ggml::Weight& weight = *tensor.weight;
     const std::size_t stride = ggml::row_bytes(weight.type, weight.shape[0]);
-    for (std::int64_t row = 0; row < weight.shape.rows(); ++row) {
+    const std::int64_t together = ggml::type_info(weight.type).rows_per_group;
+    for (std::int64_t row = 0; row < weight.shape.rows(); row += together) {
       const std::byte* data = weight.placements.front().data + static_cast<std::size_t>(row) * stride;
       if (const auto block = ggml::find_bad_block(weight.type, data, weight.shape[0])) {
         problems.push_back(strf("%s: NaN or infinity in row %lld, block %lld", weight.name.c_str(),

@@ -19,19 +19,24 @@ namespace ggml {
 [[nodiscard]] bool is_weight_type(DType type) noexcept;
 
 /// The plain reference: decodes one row of `k` weights with the spec's formulas, one rounding per operation.
-/// Pre: is_weight_type(type), k % block_weights == 0, row holds row_bytes(type, k), dst holds k.
+/// Pre: is_weight_type(type), no interleaved type, k % block_weights == 0, row holds row_bytes(type, k), dst holds k.
 void dequantise_row(DType type, const std::byte* row, std::int64_t k, float* dst) noexcept;
+/// Row `row` of a matrix of any type, interleaved ones included; `matrix` is where its first row (or group) starts.
+void dequantise_row_of(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, float* dst) noexcept;
 
 /// Encodes one row of `k` floats into row_bytes(type, k) bytes at `dst`.
 ///
 /// importance [k]  f32 or empty: how much the square error of each column counts (an importance matrix' row). Without
-///                 it the simple types are exact (spec, 7.1) and the K types search (7.2). F32, F16, BF16 and Q8_0
-///                 ignore it.
+///                 it the simple types are exact (spec, 7.1) and the others search (7.2). Types whose encoding is a
+///                 formula ignore it.
 /// Deterministic; not fast (use the CPU kernels' tables for KV rows). Pre: as dequantise_row().
 void quantise_row(DType type, std::span<const float> src, std::span<const float> importance, std::byte* dst) noexcept;
+/// The same for [k, n] floats of any type. Pre: n is a multiple of the rows of a group.
+void quantise_rows(DType type, std::span<const float> src, std::int64_t k, std::span<const float> importance,
+                   std::byte* dst) noexcept;
 
-/// Where the data of a row is not sane: the index of the first block that holds a NaN or infinite scale (or value, for
-/// float types); nothing when there is none. What --check-tensors asks.
+/// Where the data of a row (for interleaved types: of a group of rows) is not sane: the index of the first block that
+/// holds a NaN or infinite scale (or value, for float types); nothing when there is none. What --check-tensors asks.
 [[nodiscard]] std::optional<std::int64_t> find_bad_block(DType type, const std::byte* row, std::int64_t k) noexcept;
 
 }  // namespace ggml

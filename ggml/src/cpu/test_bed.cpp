@@ -21,15 +21,32 @@ std::vector<float> TestBed::normal(std::int64_t n, float scale) {
   return values;
 }
 
+namespace {
+
+/// Types with a search are slow to encode: a few groups of rows are, and repeated.
+void encode_weights(DType type, const Shape& shape, const std::vector<float>& values, std::vector<std::byte>& data) {
+  constexpr std::size_t kDistinctGroups = 7;
+  const TypeInfo& info = type_info(type);
+  const auto row = static_cast<std::size_t>(shape[0]);
+  const auto rows = static_cast<std::size_t>(shape.rows()), together = static_cast<std::size_t>(info.rows_per_group);
+  const std::size_t group = row_bytes(type, shape[0]) * together;
+  const std::size_t distinct = info.block_weights > 32 ? kDistinctGroups : rows / together;
+  for (std::size_t g = 0; g < rows / together; ++g) {
+    if (g >= distinct) {
+      std::memcpy(data.data() + g * group, data.data() + g % distinct * group, group);
+      continue;
+    }
+    const auto floats = std::span(values).subspan(g * together * row, together * row);
+    quantise_rows(type, floats, shape[0], {}, data.data() + g * group);
+  }
+}
+
+}  // namespace
+
 const Weight& TestBed::weight(DType type, const Shape& shape, float scale) {
   const std::vector<float> values = normal(shape.elements(), scale);
-  const std::size_t bytes = row_bytes(type, shape[0]);
-  std::vector<std::byte>& data = storage_.emplace_back(bytes * static_cast<std::size_t>(shape.rows()));
-  for (std::int64_t row = 0; row < shape.rows(); ++row) {
-    const auto begin = static_cast<std::size_t>(row * shape[0]);
-    quantise_row(type, std::span(values).subspan(begin, static_cast<std::size_t>(shape[0])), {},
-                 data.data() + static_cast<std::size_t>(row) * bytes);
-  }
+  std::vector<std::byte>& data = storage_.emplace_back(tensor_bytes(type, shape));
+  encode_weights(type, shape, values, data);
   Weight& w = weights_.emplace_back();
   w.name = "weight." + std::to_string(weights_.size());
   w.type = type;

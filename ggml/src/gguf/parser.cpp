@@ -46,18 +46,6 @@ std::optional<std::uint64_t> checked_bytes(const TypeInfo& type, const Shape& sh
 
 /// Why a tensor of this type cannot be read.
 std::string refusal(std::uint32_t number) {
-  struct Foreign {
-    std::uint32_t number;
-    const char* name;
-  };
-  constexpr std::array kForeign{
-#define FOREIGN(num, name) Foreign{num, name},
-#include "foreign_types.def"
-#undef FOREIGN
-  };
-  for (const Foreign& foreign : kForeign) {
-    if (foreign.number == number) return strf("type %s (id %u) is not supported", foreign.name, number);
-  }
   return strf("type id %u: %s", number, std::string(why_gguf_type_is_refused(number)).c_str());
 }
 

@@ -53,7 +53,7 @@ namespace {
 /// Elements of 16 bits with conversions of their own.
 template <auto ToFloat, auto FromFloat, std::uint16_t kExponent>
 struct Half {
-  static void dequantise(const std::byte* row, std::int64_t k, float* dst) noexcept {
+  static void dequantise(const std::byte* row, int /*row*/, std::int64_t k, float* dst) noexcept {
     for (std::int64_t i = 0; i < k; ++i) {
       std::uint16_t bits = 0;
       std::memcpy(&bits, row + 2 * i, 2);
@@ -78,7 +78,7 @@ struct Half {
 using F16 = Half<f16_to_f32, f32_to_f16, 0x7c00>;
 using BF16 = Half<bf16_to_f32, f32_to_bf16, 0x7f80>;
 
-void dequantise_f32(const std::byte* row, std::int64_t k, float* dst) noexcept {
+void dequantise_f32(const std::byte* row, int /*row*/, std::int64_t k, float* dst) noexcept {
   if (k > 0) std::memcpy(dst, row, static_cast<std::size_t>(k) * sizeof(float));
 }
 
@@ -95,8 +95,36 @@ std::int64_t find_bad_f32(const std::byte* row, std::int64_t k) noexcept {
   return -1;
 }
 
+/// Sixteen rows together, two columns of each at a time.
+struct InterleavedBF16 {
+  static constexpr int kRows = 16;
+  static std::int64_t place(int row, std::int64_t column) { return 2 * kRows * (column / 2) + 2 * row + column % 2; }
+  static void dequantise(const std::byte* group, int row, std::int64_t k, float* dst) noexcept {
+    for (std::int64_t i = 0; i < k; ++i) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, group + 2 * place(row, i), 2);
+      dst[i] = bf16_to_f32(bits);
+    }
+  }
+  /// Cuts the lower half off, as the type's writer does.
+  static void quantise(const float* src, const float* /*importance*/, std::int64_t k, std::byte* dst) noexcept {
+    for (int row = 0; row < kRows; ++row) {
+      for (std::int64_t i = 0; i < k; ++i) {
+        const auto bits = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(src[row * k + i]) >> 16);
+        std::memcpy(dst + 2 * place(row, i), &bits, 2);
+      }
+    }
+  }
+  static std::int64_t find_bad(const std::byte* group, std::int64_t k) noexcept {
+    const std::int64_t bad = BF16::find_bad(group, kRows * k);
+    return bad < 0 ? bad : bad / (2 * kRows);
+  }
+};
+
 }  // namespace
 
+const WeightCodec k_codec_bf16_r16{InterleavedBF16::dequantise, InterleavedBF16::quantise, InterleavedBF16::find_bad,
+                                   nullptr};
 const WeightCodec k_codec_f32{dequantise_f32, quantise_f32, find_bad_f32, nullptr};
 const WeightCodec k_codec_f16{F16::dequantise, F16::quantise, F16::find_bad, nullptr};
 const WeightCodec k_codec_bf16{BF16::dequantise, BF16::quantise, BF16::find_bad, nullptr};

@@ -1,5 +1,6 @@
 #include "quant/golden.h"
 
+#include <bit>
 #include <filesystem>
 #include <sstream>
 
@@ -38,6 +39,28 @@ std::vector<double> expected(const std::string& type, const std::string& which, 
     return values;
   }
   return {};
+}
+
+std::vector<std::uint64_t> row_hashes(const std::string& type, const std::string& which) {
+  std::istringstream lines(tandem::load_text(path("hashes.txt")));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string t, c;
+    words >> t >> c;
+    if (t != type || c != which) continue;
+    std::vector<std::uint64_t> values;
+    words >> std::hex;
+    for (std::uint64_t v = 0; words >> v;) values.push_back(v);
+    return values;
+  }
+  return {};
+}
+
+std::uint64_t row_hash(const float* row, std::int64_t n) {
+  constexpr std::uint64_t kStart = 0xcbf29ce484222325, kPrime = 0x100000001b3;
+  std::uint64_t hash = kStart;
+  for (std::int64_t i = 0; i < n; ++i) hash = (hash ^ std::bit_cast<std::uint32_t>(row[i])) * kPrime;
+  return hash;
 }
 
 std::vector<DType> types() {

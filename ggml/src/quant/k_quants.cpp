@@ -137,8 +137,9 @@ struct Q4_K {
   using Block = BlockQ4_K;
   static constexpr int kWeights = kSuperBlock;
   static constexpr bool kHasMin = true;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
-    for (int e = 0; e < kSuperBlock; ++e) code[e] = static_cast<std::int16_t>(nibble(block.qs, e));
+  static constexpr int kReach = 15;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
+    for (int e = 0; e < kSuperBlock; ++e) code[e] = static_cast<std::int8_t>(nibble(block.qs, e));
     decode_scales(block, scale, add);
   }
   static bool sane(const Block& block) { return finite_half(block.d) && finite_half(block.dmin); }
@@ -156,9 +157,10 @@ struct Q5_K {
   using Block = BlockQ5_K;
   static constexpr int kWeights = kSuperBlock;
   static constexpr bool kHasMin = true;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 31;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     for (int e = 0; e < kSuperBlock; ++e) {
-      code[e] = static_cast<std::int16_t>(nibble(block.qs, e) + 16 * ((block.qh[e % 32] >> e / 32) & 1));
+      code[e] = static_cast<std::int8_t>(nibble(block.qs, e) + 16 * ((block.qh[e % 32] >> e / 32) & 1));
     }
     decode_scales(block, scale, add);
   }
@@ -183,13 +185,14 @@ struct Q6_K {
   using Block = BlockQ6_K;
   static constexpr int kWeights = kSuperBlock;
   static constexpr bool kHasMin = false;
+  static constexpr int kReach = 32;
 
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     for (int e = 0; e < kSuperBlock; ++e) {
       const int n = e / 128, g = e % 128 / 32, l = e % 32;
       const int lo = (block.ql[64 * n + 32 * (g % 2) + l] >> 4 * (g / 2)) & 15;
       const int hi = (block.qh[32 * n + l] >> 2 * g) & 3;
-      code[e] = static_cast<std::int16_t>((lo | hi << 4) - 32);
+      code[e] = static_cast<std::int8_t>((lo | hi << 4) - 32);
     }
     for (int g = 0; g < kSub16; ++g) {
       scale[g] = f16_to_f32(block.d) * static_cast<float>(block.scales[g]);
@@ -213,7 +216,8 @@ struct Q6_K {
         const float v = x[16 * g + i];
         w[i] = importance != nullptr ? importance[16 * g + i] : v * v;
       }
-      scales[g] = fit_symmetric(x + 16 * g, w, 16, 32, codes + 16 * g);
+      scales[g] = importance != nullptr ? fit_either_sign(x + 16 * g, w, 16, 32, codes + 16 * g)
+                                        : fit_symmetric(x + 16 * g, w, 16, 32, codes + 16 * g);
     }
     std::memset(&block, 0, sizeof(block));
     const float extreme = signed_max(scales, kSub16);
@@ -222,6 +226,7 @@ struct Q6_K {
     block.d = f32_to_f16(1 / inverse);
     for (int g = 0; g < kSub16; ++g) {
       block.scales[g] = static_cast<std::int8_t>(std::clamp(nint(inverse * scales[g]), -128, 127));
+      if (importance != nullptr) block.scales[g] = best_neighbour(x + 16 * g, importance + 16 * g, block, g);
       const float scale = f16_to_f32(block.d) * static_cast<float>(block.scales[g]);
       if (scale == 0) continue;
       for (int i = 0; i < 16; ++i) {
@@ -229,6 +234,26 @@ struct Q6_K {
       }
     }
     store(codes, block);
+  }
+
+  /// Of the rounded scale of group g and those next to it, the one that its weights are closest to.
+  static std::int8_t best_neighbour(const float* x, const float* w, const Block& block, int g) {
+    int best = block.scales[g];
+    float least = -1;
+    for (const int step : {0, -1, 1, -2, 2}) {
+      const int factor = std::clamp(block.scales[g] + step, -128, 127);
+      const float scale = f16_to_f32(block.d) * static_cast<float>(factor);
+      float error = 0;
+      for (int i = 0; i < 16; ++i) {
+        const int code = scale != 0 ? std::clamp(nint(x[i] / scale), -32, 31) : 0;
+        const float diff = x[i] - scale * static_cast<float>(code);
+        error += w[i] * diff * diff;
+      }
+      if (least >= 0 && !(error < least)) continue;
+      least = error;
+      best = factor;
+    }
+    return static_cast<std::int8_t>(best);
   }
 
   static void store(const std::uint8_t* codes, Block& block) {

@@ -27,15 +27,15 @@ constexpr int kBlock = 32;
 }
 
 /// code[0..31] = the nibbles in file order: low ones first, then high ones.
-void nibbles(const std::uint8_t* qs, std::int16_t* code) {
+void nibbles(const std::uint8_t* qs, std::int8_t* code) {
   for (int i = 0; i < 16; ++i) {
-    code[i] = static_cast<std::int16_t>(qs[i] & 15);
-    code[i + 16] = static_cast<std::int16_t>(qs[i] >> 4);
+    code[i] = static_cast<std::int8_t>(qs[i] & 15);
+    code[i + 16] = static_cast<std::int8_t>(qs[i] >> 4);
   }
 }
 
-void add_high_bits(std::uint32_t qh, std::int16_t* code) {
-  for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int16_t>(code[i] + 16 * ((qh >> i) & 1));
+void add_high_bits(std::uint32_t qh, std::int8_t* code) {
+  for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int8_t>(code[i] + 16 * ((qh >> i) & 1));
 }
 
 void store_nibbles(const int* q, std::uint8_t* qs) {
@@ -116,9 +116,10 @@ struct Q4_0 {
   using Block = BlockQ4_0;
   static constexpr int kWeights = kBlock;
   static constexpr bool kHasMin = false;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 8;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     nibbles(block.qs, code);
-    for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int16_t>(code[i] - 8);
+    for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int8_t>(code[i] - 8);
     fill_scales(f16_to_f32(block.d), 0, scale, add);
   }
   static bool sane(const Block& block) { return finite_half(block.d); }
@@ -135,7 +136,8 @@ struct Q4_1 {
   using Block = BlockQ4_1;
   static constexpr int kWeights = kBlock;
   static constexpr bool kHasMin = true;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 15;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     nibbles(block.qs, code);
     fill_scales(f16_to_f32(block.d), f16_to_f32(block.m), scale, add);
   }
@@ -155,10 +157,11 @@ struct Q5_0 {
   using Block = BlockQ5_0;
   static constexpr int kWeights = kBlock;
   static constexpr bool kHasMin = false;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 16;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     nibbles(block.qs, code);
     add_high_bits(high_bits(block.qh), code);
-    for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int16_t>(code[i] - 16);
+    for (int i = 0; i < kBlock; ++i) code[i] = static_cast<std::int8_t>(code[i] - 16);
     fill_scales(f16_to_f32(block.d), 0, scale, add);
   }
   static bool sane(const Block& block) { return finite_half(block.d); }
@@ -176,7 +179,8 @@ struct Q5_1 {
   using Block = BlockQ5_1;
   static constexpr int kWeights = kBlock;
   static constexpr bool kHasMin = true;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 31;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     nibbles(block.qs, code);
     add_high_bits(high_bits(block.qh), code);
     fill_scales(f16_to_f32(block.d), f16_to_f32(block.m), scale, add);
@@ -198,7 +202,8 @@ struct Q8_0 {
   using Block = BlockQ8_0;
   static constexpr int kWeights = kBlock;
   static constexpr bool kHasMin = false;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static constexpr int kReach = 128;
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     std::copy_n(block.qs, kBlock, code);
     fill_scales(f16_to_f32(block.d), 0, scale, add);
   }

@@ -28,14 +28,35 @@ bool is_weight_type(DType type) noexcept {
 
 void dequantise_row(DType type, const std::byte* row, std::int64_t k, float* dst) noexcept {
   TANDEM_ASSERT(is_weight_type(type), "only weights can be decoded");
-  quant::codec(static_cast<int>(type)).dequantise(row, k, dst);
+  TANDEM_ASSERT(type_info(type).rows_per_group == 1, "an interleaved row cannot be decoded without its group");
+  quant::codec(static_cast<int>(type)).dequantise(row, 0, k, dst);
+}
+
+void dequantise_row_of(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, float* dst) noexcept {
+  TANDEM_ASSERT(is_weight_type(type), "only weights can be decoded");
+  const std::int64_t together = type_info(type).rows_per_group;
+  const std::byte* group = matrix + (row - row % together) * static_cast<std::int64_t>(row_bytes(type, k));
+  quant::codec(static_cast<int>(type)).dequantise(group, static_cast<int>(row % together), k, dst);
 }
 
 void quantise_row(DType type, std::span<const float> src, std::span<const float> importance, std::byte* dst) noexcept {
+  quantise_rows(type, src, static_cast<std::int64_t>(src.size()), importance, dst);
+}
+
+void quantise_rows(DType type, std::span<const float> src, std::int64_t k, std::span<const float> importance,
+                   std::byte* dst) noexcept {
   TANDEM_ASSERT(is_weight_type(type), "only weights can be encoded");
-  TANDEM_ASSERT(importance.empty() || importance.size() == src.size(), "one importance per column");
+  TANDEM_ASSERT(importance.empty() || static_cast<std::int64_t>(importance.size()) == k, "one importance per column");
+  if (k == 0) return;
+  const std::int64_t together = type_info(type).rows_per_group;
+  const std::int64_t rows = static_cast<std::int64_t>(src.size()) / k;
+  TANDEM_ASSERT(rows % together == 0, "interleaved rows are encoded by whole groups");
   const float* w = importance.empty() ? nullptr : importance.data();
-  quant::codec(static_cast<int>(type)).quantise(src.data(), w, static_cast<std::int64_t>(src.size()), dst);
+  const std::size_t bytes = row_bytes(type, k);
+  for (std::int64_t row = 0; row < rows; row += together) {
+    quant::codec(static_cast<int>(type))
+        .quantise(src.data() + row * k, w, k, dst + static_cast<std::size_t>(row) * bytes);
+  }
 }
 
 std::optional<std::int64_t> find_bad_block(DType type, const std::byte* row, std::int64_t k) noexcept {

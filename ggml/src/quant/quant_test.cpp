@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "ggml/error.h"
 #include "quant/golden.h"
@@ -16,25 +17,24 @@ namespace {
 using golden::kCols;
 using golden::kRows;
 
+/// Types whose encoding is a formula: the spec gives the bytes.
 bool is_exact_type(DType type) {
-  return type_info(type).act != ActType::q8_k;
+  static const std::set<std::string_view> kExact{
+      "f32",     "f16",     "bf16",    "q4_0",     "q4_1",     "q5_0",     "q5_1",     "q8_0",     "q8_kv",
+      "mxfp4",   "nvfp4",   "q1_0",    "q2_0",     "tq1_0",    "tq2_0",    "iq1_bn",   "iq2_bn",   "q4_0_r8",
+      "q5_0_r4", "q8_0_r8", "q8_k_r8", "q8_k_r16", "q8_kv_r8", "mxfp4_r8", "bf16_r16", "iq2_bn_r4"};
+  return kExact.contains(type_info(type).id);
 }
 
 std::vector<std::byte> encode(DType type, const std::vector<float>& x, const std::vector<float>& importance) {
-  const std::size_t row = row_bytes(type, kCols);
-  std::vector<std::byte> out(row * kRows);
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    quantise_row(type, {x.data() + r * kCols, kCols}, importance, out.data() + static_cast<std::size_t>(r) * row);
-  }
+  std::vector<std::byte> out(row_bytes(type, kCols) * kRows);
+  quantise_rows(type, x, kCols, importance, out.data());
   return out;
 }
 
 std::vector<float> decode(DType type, const std::vector<std::byte>& q) {
-  const std::size_t row = row_bytes(type, kCols);
   std::vector<float> out(kRows * kCols);
-  for (std::int64_t r = 0; r < kRows; ++r) {
-    dequantise_row(type, q.data() + static_cast<std::size_t>(r) * row, kCols, out.data() + r * kCols);
-  }
+  for (std::int64_t r = 0; r < kRows; ++r) dequantise_row_of(type, q.data(), r, kCols, out.data() + r * kCols);
   return out;
 }
 
@@ -56,16 +56,12 @@ class GoldenType : public testing::TestWithParam<DType> {
 
 TEST_P(GoldenType, DecodesToTheReferencesBits) {
   for (const char* which : {"plain", "edge", "random"}) {
-    const std::string stem = id() + "." + which;
-    if (golden::expected(id(), which, "rmse").empty()) continue;
-    const auto q = golden::bytes(stem + ".q.npy");
-    const auto want = id() == "f32" ? golden::input(which == std::string("edge") ? "edge" : "main")
-                                    : golden::floats(stem + ".dq.npy");
-    const auto got = decode(GetParam(), q);
-    ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i]))
-          << stem << " element " << i << ": " << got[i] << " instead of " << want[i];
+    const auto want = golden::row_hashes(id(), which);
+    if (want.empty()) continue;
+    const auto got = decode(GetParam(), golden::bytes(id() + "." + which + ".q.npy"));
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      EXPECT_EQ(golden::row_hash(got.data() + r * kCols, kCols), want[static_cast<std::size_t>(r)])
+          << id() << " " << which << " row " << r << ", which starts with " << got[static_cast<std::size_t>(r * kCols)];
     }
   }
 }
@@ -111,13 +107,21 @@ TEST_P(GoldenType, SurvivesHostileInput) {
 
 TEST_P(GoldenType, FindsTheBlockWithoutASaneScale) {
   const TypeInfo& info = type_info(GetParam());
-  std::vector<float> x(kCols, 0.5f);
+  const auto rows = static_cast<std::size_t>(info.rows_per_group);
+  std::vector<float> x(kCols * rows, 0.5f);
   x[1] = -1.0f;
-  std::vector<std::byte> q(row_bytes(info.type, kCols));
-  quantise_row(info.type, x, {}, q.data());
+  std::vector<std::byte> q(row_bytes(info.type, kCols) * rows);
+  quantise_rows(info.type, x, kCols, {}, q.data());
   EXPECT_FALSE(find_bad_block(info.type, q.data(), kCols).has_value());
-  // All bits set is a NaN in every field; the second block is the bad one.
-  std::memset(q.data() + info.block_bytes, 0xff, static_cast<std::size_t>(info.block_bytes));
+  // All bits set is a NaN in every field. Where the scale is the row's it is found there; else in the second block.
+  if (info.row_header_bytes > 0) {
+    std::memset(q.data(), 0xff, static_cast<std::size_t>(info.row_header_bytes));
+    EXPECT_EQ(find_bad_block(info.type, q.data(), kCols), 0);
+    return;
+  }
+  const std::size_t block = static_cast<std::size_t>(info.block_bytes) * rows;
+  std::memset(q.data() + block, 0xff, block);
+  if (id() == "nvfp4") return;  // its small scales have no NaN: both patterns for one decode to zero
   EXPECT_EQ(find_bad_block(info.type, q.data(), kCols), 1);
 }
 

@@ -60,6 +60,23 @@ float fit_symmetric(const float* x, const float* w, int n, int nmax, std::uint8_
   return scale;
 }
 
+float fit_either_sign(const float* x, const float* w, int n, int nmax, std::uint8_t* codes) noexcept {
+  float turned[kMaxBlock];
+  for (int i = 0; i < n; ++i) turned[i] = -x[i];
+  std::uint8_t other[kMaxBlock];
+  const float scale = fit_symmetric(x, w, n, nmax, codes), minus = -fit_symmetric(turned, w, n, nmax, other);
+  float error = 0, other_error = 0;
+  for (int i = 0; i < n; ++i) {
+    const float a = x[i] - scale * static_cast<float>(codes[i] - nmax);
+    const float b = x[i] - minus * static_cast<float>(other[i] - nmax);
+    error += w[i] * a * a;
+    other_error += w[i] * b * b;
+  }
+  if (!(other_error < error)) return scale;
+  std::copy_n(other, n, codes);
+  return minus;
+}
+
 ScaleMin fit_with_min(const float* x, const float* w, int n, int nmax, const MinSearch& search,
                       std::uint8_t* codes) noexcept {
   float lo = x[0], hi = x[0], sum_w = w[0], sum_x = w[0] * x[0];
@@ -75,12 +92,12 @@ ScaleMin fit_with_min(const float* x, const float* w, int n, int nmax, const Min
     return {0, -lo};
   }
   const auto code = [&](float v) { return std::clamp(nint(v), 0, nmax); };
+  const auto error_of = [&](float diff) { return search.absolute ? std::fabs(diff) : diff * diff; };
   const float top = static_cast<float>(nmax);
   float inverse = top / (hi - lo), scale = 1 / inverse, best = 0;
   for (int i = 0; i < n; ++i) {
     codes[i] = static_cast<std::uint8_t>(code(inverse * (x[i] - lo)));
-    const float error = scale * codes[i] + lo - x[i];
-    best += w[i] * error * error;
+    best += w[i] * error_of(scale * codes[i] + lo - x[i]);
   }
   const float start = lo;  // the trials all count from the first minimum
   float min = lo;
@@ -105,8 +122,7 @@ ScaleMin fit_with_min(const float* x, const float* w, int n, int nmax, const Min
     }
     float error = 0;
     for (int i = 0; i < n; ++i) {
-      const float diff = this_scale * trial[i] + this_min - x[i];
-      error += w[i] * diff * diff;
+      error += w[i] * error_of(this_scale * trial[i] + this_min - x[i]);
     }
     if (error < best) {
       std::copy_n(trial, n, codes);

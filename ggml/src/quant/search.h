@@ -14,11 +14,15 @@ namespace ggml::quant {
 /// Returns s; `codes` [n] receives l + nmax. A block that is zero but for noise gives 0.
 float fit_symmetric(const float* x, const float* w, int n, int nmax, std::uint8_t* codes) noexcept;
 
+/// The same, but the element of greatest magnitude may also go to the positive end: the better of both.
+float fit_either_sign(const float* x, const float* w, int n, int nmax, std::uint8_t* codes) noexcept;
+
 /// How fit_with_min() walks: trials s = 0..steps with inverse scale (first + step * s + nmax) / range.
 struct MinSearch {
   float first;
   float step;
   int steps;
+  bool absolute = false;  // judge trials by their absolute errors, not by squares
 };
 struct ScaleMin {
   float scale;

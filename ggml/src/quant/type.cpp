@@ -54,6 +54,12 @@ std::string_view why_gguf_type_is_refused(std::uint32_t number) noexcept {
     case 32:
     case 33:
       return "an interleaved form for ARM that was removed from the format; convert the model again to Q4_0";
+    case 36:
+      return "two types use this number, and neither is written by current programs (I2_S of BitNet files, and an old "
+             "form of IQ4_NL for ARM); convert the model again, to TQ2_0 for instance";
+    case 142:
+    case 143:
+      return "the type was withdrawn by ik_llama.cpp; convert the model again, to IQ1_BN or IQ2_BN";
     case 9:
     case 15:
     case 97:

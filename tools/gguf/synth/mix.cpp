@@ -68,9 +68,12 @@ const Mix& find_mix(std::string_view name) {
                     fmt::format("mixes: {}", fmt::join(names, " ")));
 }
 
-ggml::DType type_for_row(std::string_view type, std::int64_t row) {
+ggml::DType type_for_matrix(std::string_view type, std::int64_t row, std::int64_t rows) {
   ggml::DType chosen = writable_type(type);
-  while (row % ggml::type_info(chosen).block_weights != 0) {
+  const auto fits = [&](const ggml::TypeInfo& info) {
+    return row % info.block_weights == 0 && rows % info.rows_per_group == 0;
+  };
+  while (!fits(ggml::type_info(chosen))) {
     const auto* next = std::ranges::find(kFallbacks, ggml::type_info(chosen).name, &Fallback::type);
     chosen = writable_type(next != std::end(kFallbacks) ? next->next : std::string_view("F16"));
   }

@@ -25,8 +25,8 @@ struct Mix {
 /// Whether every type of the mix can be written in this version.
 [[nodiscard]] bool can_write(const Mix& mix);
 
-/// `type`, or what replaces it where rows of `row` elements are not whole blocks. Throws ggml::Error(unsupported)
-/// naming the type when it cannot be written.
-[[nodiscard]] ggml::DType type_for_row(std::string_view type, std::int64_t row);
+/// `type`, or what replaces it where rows of `row` elements are not whole blocks, or `rows` of them no whole groups.
+/// Throws ggml::Error(unsupported) naming the type when it cannot be written.
+[[nodiscard]] ggml::DType type_for_matrix(std::string_view type, std::int64_t row, std::int64_t rows);
 
 }  // namespace gguf_tool

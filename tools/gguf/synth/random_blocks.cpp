@@ -7,11 +7,13 @@
 #include <numbers>
 
 #include "ggml/error.h"
+#include "ggml/quant.h"
 
 namespace gguf_tool {
 namespace {
 
 constexpr std::size_t kTableValues = 65536;
+constexpr std::int64_t kPoolWeights = 4096;
 
 /// binary16 nearest to `value`, ties to even. Pre: finite and below 65504.
 std::uint16_t half_bits(double value) {
@@ -135,13 +137,21 @@ double RandomWords::normal() {
 }
 
 bool RandomBlocks::can_fill(ggml::DType type) {
-  return is_float(type) || scale_row(type) != nullptr;
+  return ggml::is_weight_type(type);
 }
 
-RandomBlocks::RandomBlocks(ggml::DType type, double spread)
-    : type_(type), block_bytes_(static_cast<std::size_t>(ggml::type_info(type).block_bytes)), spread_(spread) {
+RandomBlocks::RandomBlocks(ggml::DType type, double spread, std::int64_t row)
+    : type_(type), block_bytes_(0), unit_bytes_(0), spread_(spread) {
   TANDEM_ASSERT(can_fill(type), "the plan holds only types that can be filled");
-  if (!is_float(type)) return;
+  const ggml::TypeInfo& info = ggml::type_info(type);
+  block_bytes_ = static_cast<std::size_t>(info.block_bytes) * static_cast<std::size_t>(info.rows_per_group);
+  if (!is_float(type)) {
+    const bool pooled = scale_row(type) == nullptr;
+    unit_bytes_ = pooled ? ggml::row_bytes(type, row) * static_cast<std::size_t>(info.rows_per_group) : block_bytes_;
+    if (pooled) make_pool();
+    return;
+  }
+  unit_bytes_ = block_bytes_;
   RandomWords random(kTableValues);
   values_.resize(kTableValues * block_bytes_);
   for (std::size_t i = 0; i < kTableValues; ++i) {
@@ -149,11 +159,35 @@ RandomBlocks::RandomBlocks(ggml::DType type, double spread)
   }
 }
 
+void RandomBlocks::make_pool() {
+  const ggml::TypeInfo& info = ggml::type_info(type_);
+  const std::int64_t row = kPoolWeights;  // every block's size divides it
+  RandomWords random(kTableValues);
+  std::vector<float> weights(static_cast<std::size_t>(row * info.rows_per_group));
+  for (float& weight : weights) weight = static_cast<float>(random.normal() * spread_);
+  values_.resize(ggml::row_bytes(type_, row) * static_cast<std::size_t>(info.rows_per_group));
+  ggml::quantise_rows(type_, weights, row, {}, values_.data());
+}
+
+void RandomBlocks::fill_from_pool(std::span<std::byte> dst, RandomWords& random) const {
+  const ggml::TypeInfo& info = ggml::type_info(type_);
+  const std::size_t header = static_cast<std::size_t>(info.row_header_bytes * info.rows_per_group);
+  const std::size_t n_blocks = (values_.size() - header) / block_bytes_;
+  for (std::size_t unit = 0; unit < dst.size(); unit += unit_bytes_) {
+    std::memcpy(dst.data() + unit, values_.data(), header);
+    for (std::size_t at = unit + header; at < unit + unit_bytes_; at += block_bytes_) {
+      std::memcpy(dst.data() + at, values_.data() + header + random.next() % n_blocks * block_bytes_, block_bytes_);
+    }
+  }
+}
+
 void RandomBlocks::fill(std::span<std::byte> dst, std::uint64_t seed) const {
-  TANDEM_ASSERT(dst.size() % block_bytes_ == 0, "whole blocks are filled");
+  TANDEM_ASSERT(dst.size() % unit_bytes_ == 0, "whole units are filled");
   RandomWords random(seed);
   if (is_float(type_)) {
     fill_floats(dst, random);
+  } else if (scale_row(type_) == nullptr) {
+    fill_from_pool(dst, random);
   } else {
     fill_quants(dst, random);
   }

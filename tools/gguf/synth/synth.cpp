@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "common/log/progress.h"
 #include "fill_pipeline.h"
@@ -27,7 +28,7 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 /// Large enough that locking costs nothing, small enough that the chunks in flight stay near the cache.
 constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
 
-/// Cuts the tensors of a plan into chunks of whole blocks and fills any of them, from any thread.
+/// Cuts the tensors of a plan into chunks of whole units and fills any of them, from any thread.
 class WeightMaker {
  public:
   WeightMaker(const std::vector<PlannedTensor>& plan, const Preset& preset, const SynthRequest& request)
@@ -39,9 +40,9 @@ class WeightMaker {
         pieces_.push_back({i, total, nullptr});
         continue;
       }
-      const auto block = static_cast<std::size_t>(ggml::type_info(tensor.type).block_bytes);
-      const std::size_t whole = kChunkBytes / block * block;
       const RandomBlocks* blocks = blocks_for(tensor);
+      const std::size_t unit = blocks->unit_bytes();
+      const std::size_t whole = std::max<std::size_t>(kChunkBytes / unit, 1) * unit;
       for (std::size_t at = 0; at < total; at += whole) pieces_.push_back({i, std::min(whole, total - at), blocks});
     }
   }
@@ -69,15 +70,15 @@ class WeightMaker {
   };
 
   const RandomBlocks* blocks_for(const PlannedTensor& tensor) {
-    std::unique_ptr<RandomBlocks>& blocks = blocks_[{tensor.type, tensor.spread}];
-    if (!blocks) blocks = std::make_unique<RandomBlocks>(tensor.type, tensor.spread);
+    std::unique_ptr<RandomBlocks>& blocks = blocks_[{tensor.type, tensor.spread, tensor.shape[0]}];
+    if (!blocks) blocks = std::make_unique<RandomBlocks>(tensor.type, tensor.spread, tensor.shape[0]);
     return blocks.get();
   }
 
   const std::vector<PlannedTensor>& plan_;
   const Preset& preset_;
   const SynthRequest& request_;
-  std::map<std::pair<ggml::DType, double>, std::unique_ptr<RandomBlocks>> blocks_;
+  std::map<std::tuple<ggml::DType, double, std::int64_t>, std::unique_ptr<RandomBlocks>> blocks_;
   std::vector<Piece> pieces_;
 };
 

@@ -74,7 +74,8 @@ class Planner {
     for (int axis = 0; axis < 3; ++axis) {
       if (row.extents[axis] != nullptr) tensor.shape[axis] = row.extents[axis](preset_);
     }
-    tensor.type = row.role == Role::f32 ? ggml::DType::f32 : type_for_row(type_name(row.role), tensor.shape[0]);
+    tensor.type = row.role == Role::f32 ? ggml::DType::f32
+                                        : type_for_matrix(type_name(row.role), tensor.shape[0], tensor.shape[1]);
     tensor.fill = row.fill;
     tensor.spread = spread_of(row, tensor.shape[0]);
     plan_.push_back(std::move(tensor));

@@ -50,11 +50,7 @@ TensorId Harness::state(std::string name, std::size_t bytes) {
 TensorId Harness::weight(std::string name, DType type, const Shape& shape, const std::vector<float>& values) {
   TANDEM_ASSERT(static_cast<std::int64_t>(values.size()) == shape.elements(), "a test weight has too few values");
   storage_.emplace_back(tensor_bytes(type, shape));
-  std::byte* to = storage_.back().data();
-  for (std::int64_t row = 0; row < shape.rows(); ++row, to += row_bytes(type, shape[0]))
-    quantise_row(
-        type, std::span(values).subspan(static_cast<std::size_t>(row * shape[0]), static_cast<std::size_t>(shape[0])),
-        {}, to);
+  quantise_rows(type, values, shape[0], {}, storage_.back().data());
   Placement placement;
   placement.data = storage_.back().data();
   weights_.push_back({std::move(name), type, shape, {placement}});

@@ -66,8 +66,7 @@ void Memory::decode(const Tensor& tensor, const std::byte* data, std::int64_t n,
   const std::int64_t row = tensor.shape[0];
   std::vector<float> floats(static_cast<std::size_t>(row));
   for (std::int64_t first = 0; first < n; first += row) {
-    dequantise_row(tensor.type, data, row, floats.data());
-    data += row_bytes(tensor.type, row);
+    dequantise_row_of(tensor.type, data, first / row, row, floats.data());
     for (std::int64_t i = 0; i < row; ++i)
       to[static_cast<std::size_t>(first + i)] = static_cast<double>(floats[static_cast<std::size_t>(i)]);
   }

@@ -11,7 +11,8 @@ namespace ggml::cpu {
 /// 256 rounded activations. 384 bytes are six cache lines, so pieces of an aligned buffer stay aligned.
 ///
 /// q8_0, q8_1: d[g], s[g] and zsum[g] belong to the 32 elements of group g; zsum[8..15] are 0.
-///   s = d * sum(q); for q8_1 rounded to half, as the form stores it.
+///   s = d * sum(q), exact but for one rounding, so that a minimum meets the very values that the codes meet; for q8_1
+///   it is rounded to half, as the form stores it.
 /// q8_k: d[g] are all the same; s[g] = sum(q) of 32, as float and without d; zsum[t] belong to 16 elements each.
 /// zsum = -128 * sum(q): kernels with unsigned codes start or end their integer sums with it (or with a smaller
 /// power of two of it, by a shift), which takes out the codes' zero point exactly.

@@ -155,6 +155,7 @@ struct VecKernels {
 /// What a table can do with one tensor type. Both are null for types that are no weights (i32).
 struct TypeKernels {
   /// `k` weights of one row to f32. Bit for bit the spec's formula, but for a fused multiply-add in the last place.
+  /// Null for interleaved types, whose rows are decoded by dequantise_row_of() of quant.h.
   void (*dequantise_row)(const std::byte* row, std::int64_t k, float* dst) noexcept = nullptr;
   MatmulFn mul_mat = nullptr;
 };

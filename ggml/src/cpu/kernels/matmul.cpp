@@ -4,6 +4,8 @@
 #include "cpu/kernels/act.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scratch.h"
+#include "cpu/kernels/unpacked.h"
+#include "quant/codec.h"
 
 namespace ggml::cpu {
 namespace {
@@ -47,6 +49,10 @@ void quantise_act_rows(const KernelTable& table, ActType type, const float* src,
                        std::int64_t k, const ActView& dst, std::int64_t row0, std::int64_t row1) noexcept {
   const QuantiseActFn quantise = table.act_of(type);
   for (std::int64_t row = row0; row < row1; ++row) quantise(src + row * src_stride, k, dst, row);
+}
+
+void dequantise_unpacked(DType type, const std::byte* row, std::int64_t k, float* dst) noexcept {
+  quant::codec(static_cast<int>(type)).dequantise(row, 0, k, dst);
 }
 
 std::size_t gate_up_scratch_bytes(std::int64_t m_rows) noexcept {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "cpu/kernels/act.h"
 #include "cpu/kernels/tables.h"
@@ -29,32 +31,33 @@ struct Expected {
 
 /// The product of one weight row with one activation row as the rounding rules define it: x is d * q, but a minimum
 /// meets the stored block sum (which q8_1 keeps as half).
-Expected expect_quantised(DType type, const std::byte* row, std::int64_t k, const ActView& act, std::int64_t m) {
+Expected expect_quantised(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, const ActView& act,
+                          std::int64_t m) {
   const quant::WeightCodec& codec = quant::codec(static_cast<int>(type));
+  const std::int64_t together = type_info(type).rows_per_group;
+  const std::byte* group = matrix + (row - row % together) * static_cast<std::int64_t>(row_bytes(type, k));
+  const bool half_sums = type_info(type).act == ActType::q8_1;
   Expected out;
   quant::Piece w;
   for (std::int64_t p = 0; p * kActPiece < k; ++p) {
-    const int n = codec.unpack(row, k, p, w);
+    const int n = codec.unpack(group, static_cast<int>(row % together), k, p, w);
     const auto& a = *reinterpret_cast<const ActPiece*>(act.data + m * act.row_stride + p * act.piece_stride);
-    for (int g = 0; g * 32 < n; ++g) {
-      double dot = 0, sum = 0;
-      for (int e = 32 * g; e < 32 * g + 32; ++e) {
-        const double x = static_cast<double>(a.d[g]) * a.q[e];
-        const double product = static_cast<double>(w.scale[e / 16]) * w.code[e] * x;
-        dot += product;
-        sum += a.q[e];
-        out.magnitude += std::fabs(product) + std::fabs(w.add[e / 16] * x);
-      }
-      const double stored = type_info(type).act == ActType::q8_1 ? static_cast<double>(a.s[g]) : a.d[g] * sum;
-      out.value += dot + static_cast<double>(w.add[2 * g]) * stored;
+    for (int e = 0; e < n; ++e) {
+      const double x = static_cast<double>(a.d[e / 32]) * a.q[e];
+      const double product = static_cast<double>(w.scale[e / 16]) * w.code[e] * x;
+      const double minimum = static_cast<double>(w.add[e / 16]) * x;
+      out.value += half_sums ? product : product + minimum;
+      out.magnitude += std::fabs(product) + std::fabs(minimum);
     }
+    for (int g = 0; half_sums && g * 32 < n; ++g) out.value += static_cast<double>(w.add[2 * g]) * a.s[g];
   }
   return out;
 }
 
-Expected expect_float(DType type, const std::byte* row, std::int64_t k, const ActView& act, std::int64_t m) {
+Expected expect_float(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, const ActView& act,
+                      std::int64_t m) {
   std::vector<float> w(static_cast<std::size_t>(k));
-  dequantise_row(type, row, k, w.data());
+  dequantise_row_of(type, matrix, row, k, w.data());
   const auto* x = reinterpret_cast<const float*>(act.data + m * act.row_stride);
   Expected out;
   for (std::int64_t i = 0; i < k; ++i) {
@@ -76,14 +79,23 @@ std::vector<float> random_floats(std::int64_t count, std::uint32_t seed, float s
 }
 
 std::vector<std::byte> random_weights(DType type, std::int64_t k, std::int64_t n, std::uint32_t seed) {
+  const TypeInfo& info = type_info(type);
+  // The searches of some types are slow: what was encoded once is kept, and longer tensors begin with shorter ones.
+  static std::map<std::tuple<DType, std::int64_t, std::uint32_t>, std::vector<std::byte>> made;
+  std::vector<std::byte>& all = made[{type, k, seed}];
   const auto row = row_bytes(type, k);
-  std::vector<std::byte> out(row * static_cast<std::size_t>(n));
-  for (std::int64_t r = 0; r < n; ++r) {
-    const auto x =
-        random_floats(k, seed + static_cast<std::uint32_t>(r) * 7919u, 0.02f * static_cast<float>(1 + r % 5));
-    quantise_row(type, x, {}, out.data() + static_cast<std::size_t>(r) * row);
+  const std::int64_t together = info.rows_per_group, wanted = (n + together - 1) / together * together;
+  std::vector<float> x(static_cast<std::size_t>(together * k));
+  for (auto r = static_cast<std::int64_t>(all.size() / row); r < wanted; r += together) {
+    for (std::int64_t i = 0; i < together; ++i) {
+      const auto values = random_floats(k, seed + static_cast<std::uint32_t>(r + i) * 7919u,
+                                        0.02f * static_cast<float>(1 + (r + i) % 5));
+      std::copy(values.begin(), values.end(), x.begin() + i * k);
+    }
+    all.resize(all.size() + row * static_cast<std::size_t>(together));
+    quantise_rows(type, x, k, {}, all.data() + static_cast<std::size_t>(r) * row);
   }
-  return out;
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(row * static_cast<std::size_t>(wanted))};
 }
 
 std::string fault_of(const KernelTable& table, const Product& p, double bound) {
@@ -120,11 +132,10 @@ std::string fault_of(const KernelTable& table, const Product& p, double bound) {
   std::vector<bool> written(out.size(), false);
   for (std::int64_t m = 0; m < p.m; ++m) {
     for (std::int64_t n = p.n0; n < p.n; ++n) {
-      const std::byte* row = weights.data() + n * args.weight_row_bytes;
       const std::int64_t s = src[static_cast<std::size_t>(m)];
       const bool is_float = quant::codec(static_cast<int>(p.type)).unpack == nullptr;
-      const Expected want =
-          is_float ? expect_float(p.type, row, p.k, act, s) : expect_quantised(p.type, row, p.k, act, s);
+      const Expected want = is_float ? expect_float(p.type, weights.data(), n, p.k, act, s)
+                                     : expect_quantised(p.type, weights.data(), n, p.k, act, s);
       const auto at = static_cast<std::size_t>(dst[static_cast<std::size_t>(m)] * stride + n);
       written[at] = true;
       const double error = std::fabs(static_cast<double>(out[at]) - want.value);

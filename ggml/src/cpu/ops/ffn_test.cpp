@@ -12,14 +12,6 @@ namespace {
 // The hidden values are rounded to 8 bits. Those that lie within f32's error of a rounding tie may fall the other way
 // than in the evaluator, which moves a row by about one step of one value: seldom, and by a known amount.
 constexpr Tolerance kTwoProducts{.row = 3e-5, .outlier_row = 5e-3, .outlier_share = 0.1};
-// The form q8_1 keeps the sum of a block as a half; the values it stands for do not show that rounding.
-constexpr Tolerance kHalfSums{.row = 1e-2, .outlier_row = 1e-2};
-
-Tolerance tolerance_of(DType up, DType down) {
-  const bool half_sums = type_info(up).act == ActType::q8_1 || type_info(down).act == ActType::q8_1;
-  return half_sums ? kHalfSums : kTwoProducts;
-}
-
 struct FfnCase {
   const char* name;
   Activation act;
@@ -64,12 +56,11 @@ TEST_P(FfnForm, MatchesItsDecomposition) {
     const Outcome want = bed.run_reference(counts);
     for (const std::string& isa : isa_names()) {
       const Outcome got = bed.run_cpu(counts, {.isa = isa, .n_threads = 1 + rows % 4});
-      expect_close(got.values.at("y"), want.values.at("y"), kEmbd, kEmbd * rows, tolerance_of(form.up, form.down),
+      expect_close(got.values.at("y"), want.values.at("y"), kEmbd, kEmbd * rows, kTwoProducts,
                    isa + " " + std::to_string(rows) + " rows");
     }
     const Outcome got = bed.run_cpu(counts, {.n_threads = 2, .decompose_all = true});
-    expect_close(got.values.at("y"), want.values.at("y"), kEmbd, kEmbd * rows, tolerance_of(form.up, form.down),
-                 "primitives");
+    expect_close(got.values.at("y"), want.values.at("y"), kEmbd, kEmbd * rows, kTwoProducts, "primitives");
   }
 }
 

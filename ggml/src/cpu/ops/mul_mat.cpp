@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "cpu/ops/registry.h"
+#include "ggml/quant.h"
 
 // The products as primitives: weights decoded to f32, plain dot products, no rounding of x. They are what
 // decompositions mean, so they share no matrix kernel with the coarse ops that are checked against them.
@@ -21,19 +22,23 @@ const Weight& tapped_weight(const BindContext& c, const Node& node) {
 /// Matrix of the graph as the products read it.
 struct Matrix {
   DequantiseFn dequantise = nullptr;
+  DType type = DType::f32;
   const std::byte* data = nullptr;
   std::int64_t k = 0, n = 0, n_stack = 0;
   std::size_t row_bytes = 0;
 
   Matrix(const BindContext& c, TensorId id)
       : dequantise(c.kernels().of(c.tensor(id).type).dequantise_row),
+        type(c.tensor(id).type),
         data(c.address(id)),
         k(c.tensor(id).shape[0]),
         n(c.tensor(id).shape[1]),
         n_stack(c.tensor(id).shape[2]),
         row_bytes(ggml::row_bytes(c.tensor(id).type, k)) {}
   void decode(std::int64_t row, float* dst) const noexcept {
-    dequantise(data + static_cast<std::size_t>(row) * row_bytes, k, dst);
+    if (dequantise != nullptr) return dequantise(data + static_cast<std::size_t>(row) * row_bytes, k, dst);
+    dequantise_row_of(type, data, row, k,
+                      dst);  // interleaved: groups never cross from one matrix of a stack to another
   }
 };
 
@@ -180,8 +185,7 @@ class WeightedSum final : public BoundOp {
 };
 
 const char* declines(const Graph& graph, const KernelTable& kernels, const Node& node) {
-  return kernels.of(graph.at(node.src[0]).type).dequantise_row == nullptr ? "no decoder for the weight's type"
-                                                                          : nullptr;
+  return kernels.of(graph.at(node.src[0]).type).mul_mat == nullptr ? "no decoder for the weight's type" : nullptr;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "cpu/ops/registry.h"
+#include "ggml/quant.h"
 
 namespace ggml::cpu {
 namespace {
@@ -15,6 +16,7 @@ class GetRows final : public BoundOp {
   GetRows(const BindContext& c, const Source& source)
       : vec_(c.kernels().vec),
         dequantise_(c.kernels().of(c.tensor(source.table).type).dequantise_row),
+        type_(c.tensor(source.table).type),
         table_(c.address(source.table)),
         n_(c.tensor(source.table).shape[0]),
         n_table_(c.tensor(source.table).shape.rows()),
@@ -33,7 +35,11 @@ class GetRows final : public BoundOp {
         std::memset(y, 0, sizeof(float) * static_cast<std::size_t>(n_));
         continue;
       }
-      dequantise_(table_ + static_cast<std::size_t>(id) * row_bytes_, n_, y);
+      if (dequantise_ != nullptr) {
+        dequantise_(table_ + static_cast<std::size_t>(id) * row_bytes_, n_, y);
+      } else {
+        dequantise_row_of(type_, table_, id, n_, y);  // an interleaved table: no reference writes one, but it may be
+      }
       if (scale_ != 1.0f) vec_.scale(y, scale_, n_, y);
     }
   }
@@ -41,6 +47,7 @@ class GetRows final : public BoundOp {
  private:
   const VecKernels& vec_;
   void (*const dequantise_)(const std::byte*, std::int64_t, float*) noexcept;
+  const DType type_;
   const std::byte* table_;
   const std::int64_t n_;
   const std::int64_t n_table_;
@@ -62,7 +69,7 @@ std::unique_ptr<BoundOp> bind_get_rows(const BindContext& c, const Node& node, C
 }
 
 const char* table_declines(const Graph& graph, const KernelTable& kernels, TensorId table) {
-  return kernels.of(graph.at(table).type).dequantise_row == nullptr ? "no decoder for the table's type" : nullptr;
+  return kernels.of(graph.at(table).type).mul_mat == nullptr ? "no decoder for the table's type" : nullptr;
 }
 const char* embed_declines(const Graph& graph, const KernelTable& kernels, const Node& node) {
   return table_declines(graph, kernels, node.slots[0].weight);

@@ -1,6 +1,7 @@
 // x86-64-v3: AVX2, FMA, F16C.
 #include "cpu/kernels/isa_unit.h"
 #include "cpu/kernels/tables.h"
+#include "cpu/kernels/unpacked.h"
 
 namespace ggml::cpu {
 namespace {
@@ -13,6 +14,7 @@ struct GemmShape {
 };
 constexpr int kFloatRows = 4;
 
+#define TANDEM_MUL_MAT_UNPACKED mul_mat_unpacked_avx2
 #define TANDEM_SIMD "cpu/kernels/body/simd_avx2.inc"
 #include "cpu/kernels/body/kernels.inc"
 

@@ -1,6 +1,7 @@
 // AVX-512 with VNNI.
 #include "cpu/kernels/isa_unit.h"
 #include "cpu/kernels/tables.h"
+#include "cpu/kernels/unpacked.h"
 
 namespace ggml::cpu {
 namespace {
@@ -13,6 +14,7 @@ struct GemmShape {
 };
 constexpr int kFloatRows = 8;
 
+#define TANDEM_MUL_MAT_UNPACKED mul_mat_unpacked_avx512vnni
 #define TANDEM_SIMD "cpu/kernels/body/simd_avx512.inc"
 #include "cpu/kernels/body/kernels.inc"
 

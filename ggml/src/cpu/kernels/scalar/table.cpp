@@ -32,10 +32,11 @@ double dot_piece(const quant::Piece& w, const ActPiece& a, int n, bool sums_lack
     for (int i = 0; i < quant::kGroup; ++i) dot += w.code[t * quant::kGroup + i] * a.q[t * quant::kGroup + i];
     total += static_cast<double>(w.scale[t]) * static_cast<double>(a.d[t / 2]) * dot;
   }
-  for (int g = 0; g < n / kGroup; ++g) {
-    if (w.add[2 * g] == 0) continue;  // types without minima
-    const double sum = sums_lack_scale ? static_cast<double>(a.s[g]) * static_cast<double>(a.d[g]) : a.s[g];
-    total += static_cast<double>(w.add[2 * g]) * sum;
+  // The form of 256 has its sums per 16 and without the scale, the others have them per 32.
+  for (int t = 0; t < n / quant::kGroup; ++t) {
+    if (w.add[t] == 0 || (!sums_lack_scale && t % 2 != 0)) continue;
+    const double sum = sums_lack_scale ? a.zsum[t] * (-1.0 / kZeroPoint) * static_cast<double>(a.d[t / 2]) : a.s[t / 2];
+    total += static_cast<double>(w.add[t]) * sum;
   }
   return total;
 }
@@ -44,10 +45,12 @@ template <DType T>
 void mul_mat(const MatmulArgs& args) noexcept {
   const quant::WeightCodec& weights = codec(static_cast<int>(T));
   const bool q8_k = type_info(T).act == ActType::q8_k;
+  const std::int64_t together = type_info(T).rows_per_group;
   quant::Piece piece;
   float floats[kActPiece];
   for (std::int64_t n = args.n0; n < args.n1; ++n) {
-    const std::byte* row = args.weights + n * args.weight_row_bytes;
+    const std::byte* group = args.weights + (n - n % together) * args.weight_row_bytes;
+    const int row = static_cast<int>(n % together);
     for (std::int64_t m = 0; m < args.m_rows; ++m) {
       const std::int64_t src = args.src_rows != nullptr ? args.src_rows[m] : m;
       const std::int64_t dst = args.dst_rows != nullptr ? args.dst_rows[m] : m;
@@ -55,11 +58,12 @@ void mul_mat(const MatmulArgs& args) noexcept {
       for (std::int64_t k = 0; k < args.k; k += kActPiece) {
         const int count = static_cast<int>(std::min<std::int64_t>(kActPiece, args.k - k));
         if (weights.unpack != nullptr) {
-          weights.unpack(row, args.k, k / kActPiece, piece);
+          weights.unpack(group, row, args.k, k / kActPiece, piece);
           total += dot_piece(piece, piece_of(args.act, src, k / kActPiece), count, q8_k);
         } else {
           const auto* x = reinterpret_cast<const float*>(args.act.data + src * args.act.row_stride) + k;
-          weights.dequantise(row + k * type_info(T).block_bytes, count, floats);
+          weights.dequantise(group + k / type_info(T).block_weights * type_info(T).block_bytes * together, row, count,
+                             floats);
           for (int i = 0; i < count; ++i) total += static_cast<double>(floats[i]) * static_cast<double>(x[i]);
         }
       }
@@ -70,7 +74,7 @@ void mul_mat(const MatmulArgs& args) noexcept {
 
 template <DType T>
 void dequantise_row(const std::byte* row, std::int64_t k, float* dst) noexcept {
-  codec(static_cast<int>(T)).dequantise(row, k, dst);
+  codec(static_cast<int>(T)).dequantise(row, 0, k, dst);
 }
 
 // -------------------------------------------------------------------------------------------------- activations
@@ -104,8 +108,8 @@ void quantise_act_q8_32(const float* src, std::int64_t k, const ActView& dst, st
       quantise_group(x, kGroup, most != 0 ? 127 / most : 0, a.q + kGroup * g);
       const int sum = sum_of(a.q + kGroup * g, kGroup);
       a.d[g] = f16_to_f32(f32_to_f16(d));
-      a.s[g] = d * static_cast<float>(sum);
-      if (kHalfSum) a.s[g] = f16_to_f32(f32_to_f16(a.s[g]));
+      const auto total = static_cast<float>(sum);
+      a.s[g] = kHalfSum ? f16_to_f32(f32_to_f16(d * total)) : a.d[g] * total;
       a.zsum[g] = -kZeroPoint * sum;
     }
   }
@@ -150,7 +154,7 @@ void load_kv(const std::byte* values, const std::uint16_t* scales, int dim, floa
       dst[d] = static_cast<float>(static_cast<std::int8_t>(values[d])) * f16_to_f32(scales[d / kGroup]);
     }
   } else {
-    codec(static_cast<int>(T)).dequantise(values, dim, dst);
+    codec(static_cast<int>(T)).dequantise(values, 0, dim, dst);
   }
 }
 
@@ -176,7 +180,7 @@ template <DType T>
            f16_to_f32(tile.scales[t * (tile.dim / kGroup) + d / kGroup]);
   } else {
     float value = 0;
-    codec(static_cast<int>(T)).dequantise(tile.values + at * type_info(T).block_bytes, 1, &value);
+    codec(static_cast<int>(T)).dequantise(tile.values + at * type_info(T).block_bytes, 0, 1, &value);
     return value;
   }
 }
@@ -246,10 +250,11 @@ constexpr KernelTable make_table() {
   KernelTable table;
   table.name = "scalar";
   table.description = "plain C++, the reference";
-#define QTYPE(id, num, name, weights, bytes, header, rows, trailer, kv_ok, act)                         \
-  if (is_weight(DType::id)) {                                                                           \
-    table.types[static_cast<std::size_t>(DType::id)] = {dequantise_row<DType::id>, mul_mat<DType::id>}; \
-  }                                                                                                     \
+#define QTYPE(id, num, name, weights, bytes, header, rows, trailer, kv_ok, act)                          \
+  if (is_weight(DType::id)) {                                                                            \
+    table.types[static_cast<std::size_t>(DType::id)] = {rows == 1 ? dequantise_row<DType::id> : nullptr, \
+                                                        mul_mat<DType::id>};                             \
+  }                                                                                                      \
   table.kv[static_cast<std::size_t>(DType::id)] = kv_kernels<DType::id>();
 #include "quant/types.def"
 #undef QTYPE

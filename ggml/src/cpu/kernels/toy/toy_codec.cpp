@@ -13,10 +13,11 @@ struct Toy4 {
   using Block = BlockToy4;
   static constexpr int kWeights = 32;
   static constexpr bool kHasMin = false;
+  static constexpr int kReach = 8;
   static constexpr int kZero = 8;
-  static void decode(const Block& block, std::int16_t* code, float* scale, float* add) {
+  static void decode(const Block& block, std::int8_t* code, float* scale, float* add) {
     for (int e = 0; e < kWeights; ++e) {
-      code[e] = static_cast<std::int16_t>(((block.qs[e / 2] >> 4 * (e % 2)) & 15) - kZero);
+      code[e] = static_cast<std::int8_t>(((block.qs[e / 2] >> 4 * (e % 2)) & 15) - kZero);
     }
     scale[0] = scale[1] = f16_to_f32(block.d);
     add[0] = add[1] = 0;

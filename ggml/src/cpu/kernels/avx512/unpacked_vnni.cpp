@@ -1,0 +1,26 @@
+// AVX-512 with VNNI: the types that are unpacked before they are multiplied.
+#include "cpu/kernels/isa_unit.h"
+#include "cpu/kernels/unpacked.h"
+#include "quant/codec.h"
+#include "quant/grids.h"
+
+namespace ggml::cpu {
+namespace {
+
+/// As in the unit of the table.
+constexpr int kPrefetchBytes = 1024;
+template <bool kSplit>
+struct GemmShape {
+  static constexpr int kV = 2, kT = kSplit ? 2 : 4;
+};
+
+#define TANDEM_SIMD "cpu/kernels/body/simd_avx512.inc"
+#include "cpu/kernels/body/unpacked_kernels.inc"
+
+}  // namespace
+
+void mul_mat_unpacked_avx512vnni(DType type, const MatmulArgs& args) noexcept {
+  mul_mat_unpacked(type, args);
+}
+
+}  // namespace ggml::cpu
