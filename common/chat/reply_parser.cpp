@@ -125,6 +125,7 @@ void ReplyParser::say_content(std::size_t n, const ReplyPart* next, bool last) {
   const bool holds = part_may_follow && !last;
   if (holds) size = std::max(syntax::without_final_space(text), std::min(say_raw_, text.size()));
   const std::string said(text.substr(0, size));
+  if (next != nullptr) part_space_ = text.substr(size);
   // In front of a part the white space goes with the text; else it stays until it is clear what follows.
   const std::size_t consumed = next != nullptr ? n : begin + size;
   buffer_.erase(0, consumed);
@@ -192,9 +193,13 @@ void ReplyParser::give_up_part(bool text_ended) {
     part_text_.clear();
     return;
   }
+  // So that the same part is not found in the same place again, its first character is said without a look.
   buffer_.insert(0, part_text_);
-  // So that the same part is not found in the same place again.
   if ((!part_text_.empty() || !part_has_output_) && !buffer_.empty()) say_raw_ = character_size(buffer_);
+  if (!part_has_output_) {
+    buffer_.insert(0, part_space_);
+    say_raw_ += part_space_.size();
+  }
   part_text_.clear();
 }
 

@@ -69,7 +69,8 @@ class ReplyParser {
   std::string buffer_;  // not read yet
   const ReplyPart* part_ = nullptr;
   std::unique_ptr<syntax::Matcher> matcher_;
-  std::string part_text_;  // what was read of the part since its last output
+  std::string part_text_;   // what was read of the part since its last output
+  std::string part_space_;  // white space in front of the part, which is content again if it turns out to be none
   bool part_has_output_ = false;
   bool silent_ = false;       // reading what the prompt holds already
   bool has_content_ = false;  // or calls: parts of the start are over

@@ -78,7 +78,10 @@ struct MarkedArguments::Reading final : Matcher {
 
   bool begin_value(char c, Input& in, std::string& json, Step& result) {
     if (c == '{' || c == '[') {
-      if (open_.size() >= kMaxDepth) result = Step::failed;
+      if (open_.size() >= kMaxDepth) {
+        result = Step::failed;
+        return true;
+      }
       open_ += c;
       json += c;
       in.take(1);
@@ -192,17 +195,17 @@ struct MarkedArguments::Reading final : Matcher {
     return end == std::string::npos ? std::string() : word_.substr(0, end + 1);
   }
 
+  /// A character that does not fit stays unread: it is no part of what has been put out.
   Step read_after(char c, Input& in, std::string& json) {
+    const bool more = c == ',';
+    if (open_.empty() || (!more && c != (open_.back() == '{' ? '}' : ']'))) return Step::failed;
     in.take(1);
-    if (open_.empty()) return Step::failed;
-    if (c == ',') {
-      json += c;
+    json += c;
+    if (more) {
       state_ = open_.back() == '{' ? State::key : State::value;
       return Step::more;
     }
-    if (c != (open_.back() == '{' ? '}' : ']')) return Step::failed;
     open_.pop_back();
-    json += c;
     return open_.empty() ? Step::done : Step::more;
   }
 

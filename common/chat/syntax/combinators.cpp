@@ -36,10 +36,11 @@ class Text final : public Element {
  private:
   struct Reading final : Matcher {
     explicit Reading(const Text& text) : text_(text) {}
-    Step step(Input& in, Output&) override {
+    Step step(Input& in, Output& out) override {
       switch (look_at(in.text, false, text_.literal_)) {
         case Ahead::yes:
           in.take(text_.literal_.size());
+          if (text_.may_lack_) out.settle();
           return Step::done;
         case Ahead::no:
           return text_.may_lack_ ? Step::done : Step::failed;

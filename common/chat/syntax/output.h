@@ -41,6 +41,8 @@ class Output {
   /// Input::taken at the last output since reading(); nothing when there was none.
   [[nodiscard]] std::optional<std::size_t> committed() const { return committed_; }
   void clear_committed() { committed_.reset(); }
+  /// What has been read so far belongs to what was put out, as a closing mark does.
+  void settle() { commit(); }
   /// While set, what is said is dropped (its source text is shown instead).
   void mute(bool on) { muted_ = on; }
   /// Leaves a call that did not end as it should.
