@@ -85,9 +85,8 @@ void apply_smart_reduction(Target& target, const Argument& argument) {
   if (parts.size() != 2) bad_value(argument, "one pair Kmin,t such as 6,1");
   const std::int64_t least = to_integer(argument, parts[0], -1, kMaxInt);
   const double threshold = to_real(argument, parts[1], -1e9, 1e9);
-  if (least >= 0 && threshold > 0) {
-    refuse(argument, "smart expert reduction", "leave it out (the model's own number of experts is used)");
-  }
+  target.settings.context.expert_min = static_cast<int>(least);
+  target.settings.context.expert_threshold = least >= 0 ? static_cast<float>(threshold) : 0.0F;
 }
 
 const std::vector<Option> kContextRows = {
@@ -218,15 +217,20 @@ const std::vector<Option> kGraphRows = {
         .refused("unfused dense layers", "leave it out (fusion never changes the answer)"),
     option({"-no-mmad", "--no-fused-mul-multiadd"}, "", "Weight and add the experts' outputs one by one.")
         .refused("unfused expert sums", "leave it out (fusion never changes the answer)"),
-    option({"-mla", "--mla-use"}, "N", "How multi-head latent attention is computed (0 to 3).",
-           [](Target&, const Argument& argument) { (void)to_integer(argument, argument.value(), 0, 3); })
-        .no_effect("no model family of this version has latent attention"),
-    option({"-amb", "--attention-max-batch"}, "N", "Bound in MiB of the K*Q intermediate when flash attention is off.",
-           [](Target&, const Argument& argument) { (void)to_integer(argument, argument.value(), 0, kMaxInt); })
-        .no_effect("flash attention keeps no such intermediate")
+    option({"-mla", "--mla-use"}, "N",
+           "How multi-head latent attention is computed: 0 keys and values cached, 1 latents cached and absorbed, 2 "
+           "expanded "
+           "from latents, 3 prompts expanded.",
+           whole(
+               [](Settings& s) -> auto& { return s.context.mla; }, 0, 3))
+        .initially("latents cached, the form by modelled cost"),
+    option({"-amb", "--attention-max-batch"}, "N",
+           "Bound in MiB of what latent attention holds at a time; 0: none, 1 to 127 count as 128.",
+           whole(
+               [](Settings& s) -> auto& { return s.context.attention_max_batch_mib; }, 0))
         .initially("256"),
     option({"-ger", "--grouped-expert-routing"}, "", "Group-limited choice of experts.")
-        .no_effect("no model family of this version has expert groups"),
+        .no_effect("groups are used whenever the model defines them"),
     option({"-ser", "--smart-expert-reduction"}, "KMIN,T",
            "Skip experts beyond rank KMIN whose score is below T times the best one; -1,0 is off.",
            apply_smart_reduction)

@@ -143,6 +143,9 @@ const std::vector<Option> kRows = {
     option({"--list-devices"}, "", "List the GPU devices and end.",
            toggle([](Settings& s) -> auto& { return s.model.list_devices; }))
         .used_by(kModelRunners | kBench),
+    option({"--list-architectures"}, "", "List the model architectures that load and end.",
+           toggle([](Settings& s) -> auto& { return s.model.list_architectures; }))
+        .used_by(kCli),
     option({"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
            "A simulated device of that capacity; repeatable.")
         .list()

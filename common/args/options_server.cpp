@@ -18,7 +18,6 @@ constexpr std::string_view kPreset = "download presets";
 constexpr std::string_view kPresetAdvice = "give -m MODEL";
 constexpr std::string_view kHostCache = "the host prompt cache";
 constexpr std::string_view kHostCacheAdvice = "leave it out (idle slots keep their prompt in the KV cache)";
-constexpr std::string_view kCheckpoints = "context checkpoints";
 
 void apply_key_file(Target& target, const Argument& argument) {
   std::istringstream lines(read_file(argument, argument.value()));
@@ -233,20 +232,21 @@ const std::vector<Option> kSlotRows = {
         .variable("LLAMA_ARG_CACHE_IDLE_SLOTS")
         .no_effect("there is no host prompt cache"),
     option({"-ctxcp", "--swa-checkpoints", "-ctx-ckpt", "--ctx-checkpoints"}, "N",
-           "Checkpoints per slot of windowed and recurrent layers; 0: off.")
+           "Checkpoints of recurrent layers per slot, to which a prompt can go back; 0: off.",
+           whole(
+               [](Settings& s) -> auto& { return s.context.n_checkpoints; }, 0, 1024))
         .variable("LLAMA_ARG_CTX_CHECKPOINTS")
         .used_by(kGenerators)
-        .refused(kCheckpoints, kLeaveOut)
-        .unless({"0"}),
+        .initially("3"),
     option({"-cms", "--checkpoint-min-step"}, "N", "Smallest distance of checkpoints.")
         .variable("LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT")
-        .no_effect("there are no checkpoints"),
+        .no_effect("checkpoints lie at the ends of prompts"),
     option({"-ctx-ckpt-i", "--ctx-checkpoints-interval"}, "N", "Interval of checkpoints.")
-        .no_effect("there are no checkpoints"),
+        .no_effect("checkpoints lie at the ends of prompts"),
     option({"-ctx-ckpt-t", "--ctx-checkpoints-tolerance"}, "N", "Tolerance of checkpoints.")
-        .no_effect("there are no checkpoints"),
+        .no_effect("checkpoints lie at the ends of prompts"),
     option({"-ctx-ckpt-e", "--ctx-checkpoints-eviction"}, "WORD", "Eviction of checkpoints.")
-        .no_effect("there are no checkpoints"),
+        .no_effect("checkpoints lie at the ends of prompts"),
     option({"--slot-save-path"}, "DIR", "Folder for saved slots.").refused("saved slots", kLeaveOut),
     option({"--spm-infill"}, "", "Suffix before prefix in /infill.").no_effect("there is no /infill"),
 };

@@ -170,7 +170,7 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
     parsed.action = Action::exit_success;
     return parsed;
   }
-  if (!options.require_model) return parsed;
+  if (!options.require_model || parsed.settings.model.list_architectures) return parsed;
   check_model_given(tool, parsed.settings);
   return parsed;
 }

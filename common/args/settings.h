@@ -39,8 +39,9 @@ struct ModelSettings {
   LoadMode load_mode = LoadMode::mmap;
   bool lock_memory = false;  // --mlock
   bool warmup = true;
-  bool check_tensors = false;  // scan weights for NaN and infinity while loading
-  bool list_devices = false;   // --list-devices: print and end
+  bool check_tensors = false;       // scan weights for NaN and infinity while loading
+  bool list_devices = false;        // --list-devices: print and end
+  bool list_architectures = false;  // --list-architectures: the same
   std::vector<MetadataOverride> overrides;
 };
 
@@ -73,7 +74,12 @@ struct ContextSettings {
   int n_ubatch = 512;             // tokens per step; never above n_batch
   std::optional<int> n_parallel;  // sequences; nothing: 4 in the server, 1 elsewhere
   Tristate flash_attention = Tristate::automatic;
-  bool graph_reuse = true;  // -no-gr rebuilds at every step
+  bool graph_reuse = true;            // -no-gr rebuilds at every step
+  std::optional<int> mla;             // -mla: form of latent attention; nothing: by modelled cost
+  int attention_max_batch_mib = 256;  // -amb
+  int expert_min = -1;                // -ser: experts that are always used; -1: all of the chosen
+  float expert_threshold = 0.0F;      // -ser: share of the best score that the others need
+  std::optional<int> n_checkpoints;   // states of recurrent layers kept per sequence
   RopeSettings rope;
 };
 

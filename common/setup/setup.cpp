@@ -109,6 +109,11 @@ llama::ContextParams context_params(const Settings& settings, const llama::Model
   params.v_type = settings.cache.type_v;
   params.flash_attention = settings.context.flash_attention != Tristate::off;
   params.reuse_graphs = settings.context.graph_reuse;
+  params.mla = settings.context.mla;
+  params.attention_max_batch_mib = settings.context.attention_max_batch_mib;
+  params.expert_min = settings.context.expert_min;
+  params.expert_threshold = settings.context.expert_threshold;
+  if (settings.context.n_checkpoints) params.n_state_checkpoints = *settings.context.n_checkpoints;
   copy_rope(settings.context.rope, params);
   return params;
 }

@@ -26,6 +26,7 @@ namespace {
 constexpr int kMaxContext = 1 << 30;
 constexpr int kMaxSequences = 4096;
 constexpr int kMaxUbatch = 1 << 20;
+constexpr int kLeastMaxBatchMib = 128;
 constexpr int kMaxHeadRows = 64;  // logits of a wide vocabulary are large; more outputs take several turns of the head
 constexpr std::size_t kAdjustPerRow = 256;
 
@@ -39,6 +40,17 @@ void check_kv_type(const char* what, DType type) {
       ErrorCode::unsupported,
       strf("%s cache type %s is not available in this version", what, std::string(ggml::type_info(type).id).c_str()),
       "use f32, f16, bf16 or q8_0");
+}
+
+void resolve_embeddings(ContextParams& p, const Hparams& hparams) {
+  if (!p.pooling) p.pooling = hparams.pooling;
+  if (hparams.is_encoder) {
+    p.embeddings = true;
+    // Nothing is kept from step to step: there is nothing to save by rounding.
+    p.k_type = p.v_type = DType::f32;
+  }
+  if (p.embeddings && p.pooling == Pooling::rank)
+    throw Error(ErrorCode::unsupported, "this version has no reranking heads", "use a model that gives embeddings");
 }
 
 ContextParams resolve(ContextParams p, const Hparams& hparams) {
@@ -58,15 +70,20 @@ ContextParams resolve(ContextParams p, const Hparams& hparams) {
   }
   check_kv_type("K", p.k_type);
   check_kv_type("V", p.v_type);
-  if (p.v_type == DType::q8_0 && !p.flash_attention)
+  resolve_embeddings(p, hparams);
+  if (p.mla && (*p.mla < 0 || *p.mla > 3)) refuse(strf("-mla %d is not between 0 and 3", *p.mla), "leave it out");
+  if (p.n_state_checkpoints < 0) refuse(strf("%d checkpoints are not possible", p.n_state_checkpoints), {});
+  if (p.attention_max_batch_mib > 0) p.attention_max_batch_mib = std::max(p.attention_max_batch_mib, kLeastMaxBatchMib);
+  const bool has_v_plane = !hparams.has_latent_attention() || p.mla == 0 || (p.mla == 1 && !p.flash_attention);
+  if (p.v_type == DType::q8_0 && !p.flash_attention && has_v_plane)
     refuse("a quantised V cache needs flash attention", "turn flash attention on, or use f16 for V");
   for (const LayerHparams& layer : hparams.layers) {
-    const ggml::KvLayout layout{p.k_type, p.v_type, layer.n_head_kv, layer.dk, layer.dv};
+    const ggml::KvLayout layout = kv_layout(hparams, layer, p);
     if (!layout.supported())
       throw Error(ErrorCode::unsupported,
                   strf("cache types %s and %s do not fit heads of %d and %d elements",
                        std::string(ggml::type_info(p.k_type).id).c_str(),
-                       std::string(ggml::type_info(p.v_type).id).c_str(), layer.dk, layer.dv),
+                       std::string(ggml::type_info(p.v_type).id).c_str(), layout.dk, layout.dv),
                   "q8_0 needs a multiple of 32; use f16");
   }
   return p;
@@ -79,9 +96,28 @@ PortSizes port_sizes(const Hparams& hparams, const ContextParams& params) {
   sizes.n_embd = hparams.n_embd;
   sizes.n_vocab = hparams.n_vocab;
   sizes.max_head_rows = std::min(params.n_ubatch, kMaxHeadRows);
+  if (params.embeddings) sizes.embedding_rows = params.pooling == Pooling::none ? params.n_ubatch : params.n_seq_max;
   sizes.table_entries = params.n_seq_max * (params.n_ctx / kKvBlockTokens + 1);
   sizes.adjust_entries = static_cast<std::size_t>(sizes.max_head_rows) * kAdjustPerRow;
   return sizes;
+}
+
+/// How latent attention is computed, and what recurrent layers keep.
+void log_special_layers(const Hparams& hparams, const ContextParams& p, const KvCache& cache) {
+  if (hparams.has_latent_attention()) {
+    const int from = mla_expand_from(hparams, hparams.layers.front(), p);
+    const char* decode = p.mla == 0 || from == 1 ? "expanded" : "absorbed";
+    const char* prompt = p.mla == 0 || from > 0 ? "expanded" : "absorbed";
+    ggml::logf(ggml::LogLevel::info,
+               "latent attention cache=%s decode=%s prompt=%s expanded_from_tokens=%d max_batch_mib=%d",
+               p.mla == 0 ? "keys_and_values" : "latents", decode, prompt, from, p.attention_max_batch_mib);
+  } else if (p.mla) {
+    ggml::logf(ggml::LogLevel::info, "-mla %d has no effect: the model has no latent attention", *p.mla);
+  }
+  if (const StateCache* states = cache.states())
+    ggml::logf(ggml::LogLevel::info, "recurrent layers=%zu state_bytes_per_sequence=%zu checkpoints=%d bytes=%zu",
+               states->spec().layers.size(), states->state_bytes(), states->spec().n_checkpoints,
+               states->total_bytes());
 }
 
 const Hparams& loaded_hparams(const Model& model) {
@@ -97,7 +133,9 @@ struct Context::Impl {
   Impl(const Model& m, ggml::Device& device, const ContextParams& wanted)
       : model(m),
         params(resolve(wanted, loaded_hparams(m))),
-        cache(plan_kv_groups(m.hparams(), params), params.n_seq_max, params.n_ctx, device),
+        state_spec(plan_states(m.hparams(), params)),
+        cache(plan_kv_groups(m.hparams(), params), state_spec ? &*state_spec : nullptr, params.n_seq_max, params.n_ctx,
+              device),
         ports(port_sizes(m.hparams(), params), cache, device),
         segments(m, params, cache, ports),
         programs(segments, ports, params, device),
@@ -107,16 +145,19 @@ struct Context::Impl {
     first_cells.reserve(n_seq);
     in_step.resize(n_seq, false);
     stats.kv_total_bytes = cache.total_bytes();
+    stats.kv_bytes_per_token = cache.bytes_per_cell();
     for (Flight& flight : flights) flight.output.result.sequences.reserve(n_seq);
     refresh_stats();
   }
 
   void check_step(const Step& step);
+  void check_encoder_input(const StepSequence& s, int length) const;
   void run(const Step& step, const ggml::StopToken& stop, StepOutput& output);
   void refresh_stats();
 
   const Model& model;
   const ContextParams params;
+  const std::optional<StateSpec> state_spec;
   KvCache cache;
   StepPorts ports;
   SegmentBuilder segments;
@@ -159,6 +200,8 @@ void Context::Impl::check_step(const Step& step) {
       if (token < 0 || token >= model.hparams().n_vocab)
         refuse(strf("token %d is not in the vocabulary of %d tokens", token, model.hparams().n_vocab), {});
     const int length = cache.length(s.seq);
+    if (model.hparams().is_encoder) check_encoder_input(s, length);
+    if (params.embeddings && s.sampler != nullptr) refuse("a context for embeddings samples no tokens", {});
     if (static_cast<int>(s.tokens.size()) > params.n_ctx - length)
       throw Error(ErrorCode::exceeds_limit,
                   strf("sequence %d has %d tokens and cannot take %zu more: the context has %d", s.seq.v, length,
@@ -167,6 +210,18 @@ void Context::Impl::check_step(const Step& step) {
     growths.push_back({s.seq, static_cast<int>(s.tokens.size())});
     first_cells.push_back(length);
   }
+}
+
+void Context::Impl::check_encoder_input(const StepSequence& s, int length) const {
+  if (length > 0)
+    refuse(strf("sequence %d has %d tokens: an encoder takes a whole sequence at once", s.seq.v, length),
+           "remove the sequence and give all of its tokens");
+  const int limit = std::min(params.n_ubatch, model.hparams().n_ctx_train);
+  if (s.tokens.size() > static_cast<std::size_t>(limit))
+    throw Error(
+        ErrorCode::exceeds_limit,
+        strf("sequence %d has %zu tokens; this encoder takes up to %d at once", s.seq.v, s.tokens.size(), limit),
+        params.n_ubatch < model.hparams().n_ctx_train ? "shorten the text, or raise -ub" : "shorten the text");
 }
 
 void Context::Impl::run(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
@@ -203,11 +258,13 @@ Context::Context(const Model& model, ggml::Device& device, const ContextParams& 
   const ContextParams& p = impl_->params;
   ggml::logf(ggml::LogLevel::info,
              "context n_ctx=%d n_batch=%d n_ubatch=%d n_seq=%d k=%s v=%s flash_attention=%d kv_bytes=%llu "
-             "arena_bytes=%llu",
+             "kv_bytes_per_token=%llu arena_bytes=%llu",
              p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max, std::string(ggml::type_info(p.k_type).id).c_str(),
              std::string(ggml::type_info(p.v_type).id).c_str(), p.flash_attention ? 1 : 0,
              static_cast<unsigned long long>(impl_->stats.kv_total_bytes),
+             static_cast<unsigned long long>(impl_->stats.kv_bytes_per_token),
              static_cast<unsigned long long>(impl_->stats.arena_bytes));
+  log_special_layers(model.hparams(), p, impl_->cache);
 }
 
 Context::~Context() = default;

@@ -23,6 +23,15 @@ StepPorts::StepPorts(const PortSizes& sizes, const KvCache& cache, ggml::Device&
   add(port::kAdjust, sizes.adjust_entries * sizeof(ggml::SampleAdjust), device);
   add(port::kMasks, head_rows * static_cast<std::size_t>(mask_words()) * sizeof(std::uint32_t), device);
   add(port::kSampled, head_rows * sizeof(ggml::SampleResult), device);
+  add(port::kTokenTypes, n_ubatch * sizeof(std::int32_t), device);
+  add(port::kEmbeddings,
+      static_cast<std::size_t>(sizes.embedding_rows) * static_cast<std::size_t>(sizes.n_embd) * sizeof(float), device);
+  if (const StateCache* states = cache.states()) {
+    add(port::spans(GroupId(cache.n_groups())), static_cast<std::size_t>(sizes.n_seq_max) * sizeof(ggml::AttnSpan),
+        device);
+    for (std::size_t i = 0; i < states->spec().layers.size(); ++i)
+      bindings_.push_back({port::pool(states->spec().layers[i]), states->layer_base(i), states->layer_bytes()});
+  }
   for (int g = 0; g < cache.n_groups(); ++g) {
     const GroupId id(g);
     add(port::spans(id), static_cast<std::size_t>(sizes.n_seq_max) * sizeof(ggml::AttnSpan), device);
@@ -39,7 +48,7 @@ void StepPorts::add(ggml::PortId id, std::size_t bytes, ggml::Device& device) {
   host_[static_cast<std::size_t>(id.v)] = data;
   bindings_.push_back({id, data, buffers_.back()->bytes()});
   // The rows of the stream beyond a step's count are not read, but what is small is cheap to have defined.
-  if (id == port::kTokens || id == port::kPositions) std::memset(data, 0, bytes);
+  if (id == port::kTokens || id == port::kPositions || id == port::kTokenTypes) std::memset(data, 0, bytes);
 }
 
 void StepPorts::grow_adjust(std::size_t entries, ggml::Device& device) {

@@ -17,17 +17,19 @@ namespace llama {
 /// Numbers of the memory that step graphs read and write. Fixed for the life of a context, so that compiled programs
 /// stay valid from step to step.
 namespace port {
-inline constexpr ggml::PortId kTokens{0};      // [T] i32
-inline constexpr ggml::PortId kPositions{1};   // [T] i32
-inline constexpr ggml::PortId kStreamEven{2};  // [n_embd, T] residual stream between segments: segment i reads one of
-inline constexpr ggml::PortId kStreamOdd{3};   // the two and writes the other
-inline constexpr ggml::PortId kOutputRows{4};  // [T] i32: rows that leave the last layer when it is trimmed
-inline constexpr ggml::PortId kHeadRows{5};    // [outputs] i32: rows that the head evaluates
-inline constexpr ggml::PortId kLogits{6};      // [n_vocab, outputs]
-inline constexpr ggml::PortId kSampleRows{7};  // SampleRow per output
-inline constexpr ggml::PortId kAdjust{8};      // SampleAdjust list
-inline constexpr ggml::PortId kMasks{9};       // [ceil(n_vocab / 32), outputs]
-inline constexpr ggml::PortId kSampled{10};    // SampleResult per output
+inline constexpr ggml::PortId kTokens{0};       // [T] i32
+inline constexpr ggml::PortId kPositions{1};    // [T] i32
+inline constexpr ggml::PortId kStreamEven{2};   // [n_embd, T] residual stream between segments: segment i reads one of
+inline constexpr ggml::PortId kStreamOdd{3};    // the two and writes the other
+inline constexpr ggml::PortId kOutputRows{4};   // [T] i32: rows that leave the last layer when it is trimmed
+inline constexpr ggml::PortId kHeadRows{5};     // [outputs] i32: rows that the head evaluates
+inline constexpr ggml::PortId kLogits{6};       // [n_vocab, outputs]
+inline constexpr ggml::PortId kSampleRows{7};   // SampleRow per output
+inline constexpr ggml::PortId kAdjust{8};       // SampleAdjust list
+inline constexpr ggml::PortId kMasks{9};        // [ceil(n_vocab / 32), outputs]
+inline constexpr ggml::PortId kSampled{10};     // SampleResult per output
+inline constexpr ggml::PortId kTokenTypes{11};  // [T] i32, all zero
+inline constexpr ggml::PortId kEmbeddings{12};  // [n_embd, T or sequences]
 
 [[nodiscard]] constexpr ggml::PortId stream(int segment_border) {
   return segment_border % 2 == 0 ? kStreamEven : kStreamOdd;
@@ -50,8 +52,9 @@ struct PortSizes {
   int n_seq_max = 0;
   int n_embd = 0;
   int n_vocab = 0;
-  int max_head_rows = 0;  // rows the head evaluates at a time
-  int table_entries = 0;  // of one group's block tables, all sequences together
+  int max_head_rows = 0;   // rows the head evaluates at a time
+  int embedding_rows = 0;  // 0: none are given
+  int table_entries = 0;   // of one group's block tables, all sequences together
   std::size_t adjust_entries = 0;
 };
 
@@ -68,6 +71,7 @@ class StepPorts {
   [[nodiscard]] std::int32_t* output_rows() { return as<std::int32_t>(port::kOutputRows); }
   [[nodiscard]] std::int32_t* head_rows() { return as<std::int32_t>(port::kHeadRows); }
   [[nodiscard]] const float* logits() { return as<float>(port::kLogits); }
+  [[nodiscard]] const float* embeddings() { return as<float>(port::kEmbeddings); }
   [[nodiscard]] ggml::SampleRow* sample_rows() { return as<ggml::SampleRow>(port::kSampleRows); }
   [[nodiscard]] ggml::SampleAdjust* adjust() { return as<ggml::SampleAdjust>(port::kAdjust); }
   [[nodiscard]] std::uint32_t* masks() { return as<std::uint32_t>(port::kMasks); }

@@ -24,7 +24,7 @@ std::size_t ProgramCache::largest_arena() const {
   std::size_t bytes = kSmallestArena;
   for (int segment = 0; segment < builder_.n_segments(); ++segment) {
     SegmentKey key{.segment = segment, .token_bucket = params_.n_ubatch};
-    if (segment == builder_.head())
+    if (segment == builder_.head() && !params_.embeddings)
       key = {.segment = segment, .output_bucket = ports_.sizes().max_head_rows, .sample = true};
     bytes = std::max(bytes, executor_->arena_bytes(builder_.build(key), options_));
   }

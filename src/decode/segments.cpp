@@ -61,16 +61,46 @@ int bucket_for(int n, int max) noexcept {
   return std::min(bucket, max);
 }
 
+ggml::KvLayout kv_layout(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params) {
+  ggml::KvLayout layout{params.k_type, params.v_type, layer.n_head_kv, layer.dk, layer.dv};
+  if (!hparams.has_latent_attention() || params.mla == 0) return layout;
+  layout.n_head_kv = 1;
+  layout.dk = hparams.mla.kv_rank + layer.n_rot;
+  // Without flash attention mode 1 keeps the latent again as values, as its name means elsewhere.
+  layout.dv = params.mla == 1 && !params.flash_attention ? hparams.mla.kv_rank : 0;
+  return layout;
+}
+
+std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params) {
+  StateSpec spec;
+  for (int i = 0; i < hparams.n_layer; ++i)
+    if (hparams.layers[static_cast<std::size_t>(i)].recurrent) spec.layers.push_back(LayerId(i));
+  if (spec.layers.empty()) return std::nullopt;
+  spec.slot_floats = hparams.delta_net.state_floats();
+  spec.n_checkpoints = params.n_state_checkpoints;
+  return spec;
+}
+
+int mla_expand_from(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params) {
+  if (params.mla == 1) return 0;
+  if (params.mla == 2) return 1;
+  if (params.mla == 3) return 2;
+  // Per cell and head: the absorbed form multiplies 2 kv_rank + n_rot values for each row, the expanded one dk + dv,
+  // after kv_rank * (nope + dv) for all rows together, which run as a matrix product of 8-bit weights.
+  constexpr double kProductShare = 0.5;
+  const double rank = hparams.mla.kv_rank, heads = layer.dk - layer.n_rot + layer.dv;
+  const double saved = 2.0 * rank - heads;
+  if (saved <= 0.0) return 0;
+  return std::max(2, static_cast<int>(kProductShare * rank * heads / saved));
+}
+
 std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params) {
   std::vector<KvGroupSpec> groups;
   for (int i = 0; i < hparams.n_layer; ++i) {
     const LayerHparams& layer = hparams.layers[static_cast<std::size_t>(i)];
+    if (layer.recurrent) continue;
     KvGroupSpec spec;
-    spec.layout.k_type = params.k_type;
-    spec.layout.v_type = params.v_type;
-    spec.layout.n_head_kv = layer.n_head_kv;
-    spec.layout.dk = layer.dk;
-    spec.layout.dv = layer.dv;
+    spec.layout = kv_layout(hparams, layer, params);
     if (layer.window_kind == ggml::WindowKind::standard) {
       spec.kind = KvKind::window;
       spec.window = layer.window;
@@ -101,6 +131,9 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
   for (const LayerHparams& layer : hparams.layers) {
     KvCache::LayerRope rope{resolve_rope(hparams, layer, overrides), factors};
     rope.params.has_factors = factors != nullptr;
+    // Where the rotated part of a cached key lies.
+    if (hparams.has_latent_attention())
+      rope.params.first = params.mla == 0 ? layer.dk - layer.n_rot : hparams.mla.kv_rank;
     ropes_.push_back(rope);
   }
   group_of_layer_.resize(hparams.layers.size());
@@ -110,7 +143,10 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
 }
 
 Graph SegmentBuilder::build(const SegmentKey& key) const {
-  Graph graph = key.segment == 0 ? build_input(key) : key.segment == head() ? build_head(key) : build_run(key);
+  Graph graph = key.segment == 0        ? build_input(key)
+                : key.segment != head() ? build_run(key)
+                : params_.embeddings    ? build_embeddings(key)
+                                        : build_head(key);
   if (params_.observer != nullptr) observe_all(graph);
   return graph;
 }
@@ -118,7 +154,11 @@ Graph SegmentBuilder::build(const SegmentKey& key) const {
 Graph SegmentBuilder::build_input(const SegmentKey& key) const {
   GraphBuilder b(key.token_bucket, 1);
   const TensorId tokens = b.port(port::kTokens, "tokens", DType::i32, Shape(key.token_bucket), Rows::tokens);
-  b.output(embedding(b, model_.hparams(), model_.weights(), tokens), port::stream(0));
+  EmbeddingInputs inputs;
+  inputs.tokens = tokens;
+  inputs.positions = b.port(port::kPositions, "positions", DType::i32, Shape(key.token_bucket), Rows::tokens);
+  inputs.token_types = b.port(port::kTokenTypes, "token_types", DType::i32, Shape(key.token_bucket), Rows::tokens);
+  b.output(embedding(b, model_.hparams(), model_.weights(), inputs), port::stream(0));
   return b.take();
 }
 
@@ -141,6 +181,10 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
     in.block_table = b.port(port::block_table(GroupId(g)), "block_table" + suffix, DType::i32,
                             Shape(ports_.sizes().table_entries), Rows::fixed);
   }
+  const TensorId state_spans = cache_.states() == nullptr
+                                   ? TensorId{}
+                                   : b.port(port::spans(GroupId(cache_.n_groups())), "spans.state", DType::i32,
+                                            Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
   const int begin = border * kLayersPerRun;
   const int end = std::min(begin + kLayersPerRun, hparams.n_layer);
   std::vector<LayerBuilder::Renamed> renamed;
@@ -148,18 +192,20 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
   layers.reserve(static_cast<std::size_t>(end - begin));
   for (int i = begin; i < end; ++i) {
     const auto index = static_cast<std::size_t>(i);
-    const GroupId group = group_of_layer_[index];
-    const KvGroup& kv = cache_.group(group);
-    LayerInputs inputs;
+    LayerInputs inputs = layer_inputs(i);
     inputs.positions = positions;
-    inputs.attention = groups[static_cast<std::size_t>(group.v)];
-    inputs.attention.pool = b.port(port::pool(LayerId(i)), "kv_pool-" + std::to_string(i), DType::i32,
-                                   Shape(words(kv.layer_bytes())), Rows::fixed);
+    const std::string pool_name = "pool-" + std::to_string(i);
+    if (hparams.layers[index].recurrent) {
+      inputs.state.spans = state_spans;
+      inputs.state.pool = b.port(port::pool(LayerId(i)), pool_name, DType::i32,
+                                 Shape(words(cache_.states()->layer_bytes())), Rows::fixed);
+    } else {
+      const GroupId group = group_of_layer_[index];
+      inputs.attention = groups[static_cast<std::size_t>(group.v)];
+      inputs.attention.pool = b.port(port::pool(LayerId(i)), pool_name, DType::i32,
+                                     Shape(words(cache_.group(group).layer_bytes())), Rows::fixed);
+    }
     if (i == hparams.n_layer - 1) inputs.output_rows = output_rows;
-    inputs.rope_factors = rope_factors_;
-    inputs.rope = ropes_[index].params;
-    inputs.kv = kv.spec().layout;
-    inputs.flash = params_.flash_attention;
     LayerBuilder& layer = layers.emplace_back(b, hparams, LayerId(i), model_.weights().layers[index]);
     layer.set_inputs(inputs);
     if (i == begin)
@@ -173,6 +219,46 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
   Graph graph = b.take();
   for (const LayerBuilder::Renamed& r : renamed) graph.at(r.tensor).name = r.name;
   return graph;
+}
+
+/// What does not depend on the graph.
+LayerInputs SegmentBuilder::layer_inputs(int layer) const {
+  const Hparams& hparams = model_.hparams();
+  const LayerHparams& own = hparams.layers[static_cast<std::size_t>(layer)];
+  LayerInputs inputs;
+  inputs.rope_factors = rope_factors_;
+  inputs.rope = ropes_[static_cast<std::size_t>(layer)].params;
+  inputs.rope.first = 0;
+  inputs.attention_scale = attention_scale(hparams, own, inputs.rope);
+  inputs.kv = kv_layout(hparams, own, params_);
+  inputs.flash = params_.flash_attention;
+  if (hparams.has_latent_attention()) {
+    inputs.mla_expand_from = mla_expand_from(hparams, own, params_);
+    inputs.mla_max_scratch = std::int64_t{params_.attention_max_batch_mib} << 20;
+  }
+  if (params_.expert_min >= 0 && params_.expert_min < hparams.experts.count) {
+    inputs.experts_kept = params_.expert_min;
+    inputs.expert_keep_ratio = params_.expert_threshold;
+  }
+  return inputs;
+}
+
+Graph SegmentBuilder::build_embeddings(const SegmentKey& key) const {
+  const Hparams& hparams = model_.hparams();
+  GraphBuilder b(key.token_bucket, params_.n_seq_max);
+  const TensorId stream =
+      b.port(port::stream(n_runs_), "stream", DType::f32, Shape(hparams.n_embd, key.token_bucket), Rows::tokens);
+  TensorId x = final_norm(b, hparams, model_.weights(), stream);
+  if (params_.pooling != Pooling::none) {
+    const TensorId spans = b.port(port::spans(GroupId(0)), "spans.0", DType::i32,
+                                  Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
+    const ggml::PoolKind kind = params_.pooling == Pooling::mean  ? ggml::PoolKind::mean
+                                : params_.pooling == Pooling::cls ? ggml::PoolKind::first
+                                                                  : ggml::PoolKind::last;
+    x = b.pool(x, spans, {kind}, "pooled");
+  }
+  b.output(x, port::kEmbeddings);
+  return b.take();
 }
 
 Graph SegmentBuilder::build_head(const SegmentKey& key) const {
@@ -202,6 +288,8 @@ Graph SegmentBuilder::build_head(const SegmentKey& key) const {
 void SegmentBuilder::observe_all(Graph& graph) const {
   for (ggml::Node& node : graph.nodes) {
     for (const TensorId dst : node.dst) graph.at(dst).observed = true;
+    // Taps show the input of a product with a matrix; these ops have filters, or matrices per head.
+    if (node.op == ggml::Op::conv1d || node.op == ggml::Op::mla || node.op == ggml::Op::mla_expand) continue;
     for (ggml::Slot& slot : node.slots)
       if (graph.at(slot.weight).shape.dims() > 1) slot.tapped = true;
   }

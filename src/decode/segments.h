@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "decode/ports.h"
@@ -8,13 +9,14 @@
 #include "kv/kv_cache.h"
 #include "llama/context.h"
 #include "model/family.h"
+#include "model/layer_builder.h"
 #include "model/rope.h"
 
 namespace llama {
 
 /// Names one compiled form of a segment.
 struct SegmentKey {
-  int segment = 0;        // 0: input; then runs of layers; last: head
+  int segment = 0;        // 0: input; then runs of layers; last: head, or embeddings where those are wanted
   int token_bucket = 0;   // capacity of tokens; 0 for the head, which takes rows by number
   int output_bucket = 0;  // capacity of outputs; 0 where the segment has none
   bool sample = false;    // head: with the sample op
@@ -27,6 +29,15 @@ struct SegmentKey {
 
 /// The smallest capacity (1 2 4 8 ... up to `max`) that holds n.
 [[nodiscard]] int bucket_for(int n, int max) noexcept;
+
+/// How one layer's keys and values are kept.
+[[nodiscard]] ggml::KvLayout kv_layout(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params);
+
+/// The recurrent layers of a model; none in most.
+[[nodiscard]] std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params);
+
+/// From how many rows of a span on latent attention takes the expanded form; 0: never.
+[[nodiscard]] int mla_expand_from(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params);
 
 /// The groups that the layers of a model form, with pools for `params` (resolved).
 [[nodiscard]] std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params);
@@ -48,6 +59,8 @@ class SegmentBuilder {
   [[nodiscard]] ggml::Graph build_input(const SegmentKey& key) const;
   [[nodiscard]] ggml::Graph build_run(const SegmentKey& key) const;
   [[nodiscard]] ggml::Graph build_head(const SegmentKey& key) const;
+  [[nodiscard]] ggml::Graph build_embeddings(const SegmentKey& key) const;
+  [[nodiscard]] LayerInputs layer_inputs(int layer) const;
   void observe_all(ggml::Graph& graph) const;
 
   const Model& model_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ggml/error.h"
+#include "ggml/log.h"
 #include "model/hparams.h"
 #include "model/weights.h"
 
@@ -17,6 +18,27 @@ namespace {
 
 double bytes_of(const TensorWithParts& tensor) {
   return tensor ? static_cast<double>(ggml::tensor_bytes(tensor.weight->type, tensor.weight->shape)) : 0.0;
+}
+
+bool is_expert_stack(std::size_t role) {
+  switch (static_cast<Role>(role)) {
+    case Role::ffn_gate_exps:
+    case Role::ffn_up_exps:
+    case Role::ffn_gate_up_exps:
+    case Role::ffn_down_exps:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Ends the step instead of the process when a model's arithmetic has failed.
+void check_numbers(std::span<const float> values, const char* what) {
+  bool bad = false;
+  for (const float v : values) bad |= v != v;
+  if (bad)
+    throw Error(ErrorCode::internal, ggml::strf("the model gave %s that are not numbers", what),
+                "the weights may be damaged (--check-tensors looks for it), or a cache type too coarse for this model");
 }
 
 void check_stop(const ggml::StopToken& stop) {
@@ -37,14 +59,13 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
   parts_.reserve(n_seq);
   next_logits_.reserve(n_seq);
+  embeddings_.reserve(n_seq);
   outputs_.reserve(static_cast<std::size_t>(params.n_ubatch));
   adjust_.reserve(ports.sizes().adjust_entries);
   const ModelWeights& weights = model.weights();
   for (const TensorSet& layer : weights.layers) {
-    for (const TensorWithParts& tensor : layer.parts) {
-      const bool stack = tensor && tensor.weight->shape.dims() == 3;
-      (stack ? expert_bytes_ : dense_bytes_) += bytes_of(tensor);
-    }
+    for (std::size_t role = 0; role < kRoleCount; ++role)
+      (is_expert_stack(role) ? expert_bytes_ : dense_bytes_) += bytes_of(layer.parts[role]);
   }
   const TensorSet& global = weights.global;
   head_bytes_ = bytes_of(global[Role::output] ? global[Role::output] : global[Role::token_embd]);
@@ -64,6 +85,8 @@ void StepRunner::run(const Step& step, std::span<const int> first_cells, const g
     while (sequence < step.sequences.size() && n_tokens_ < params_.n_ubatch) {
       const StepSequence& s = step.sequences[sequence];
       const int left = static_cast<int>(s.tokens.size()) - done;
+      // An encoder's tokens see each other: they stay together.
+      if (model_.hparams().is_encoder && left > params_.n_ubatch - n_tokens_ && n_tokens_ > 0) break;
       const Part part{static_cast<int>(sequence), n_tokens_, std::min(left, params_.n_ubatch - n_tokens_),
                       first_cells[sequence] + done};
       done += add_part(s, part);
@@ -80,6 +103,7 @@ void StepRunner::run(const Step& step, std::span<const int> first_cells, const g
 void StepRunner::prepare_output(const Step& step, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   output.result.sequences.resize(step.sequences.size());
+  if (params_.embeddings) return prepare_embeddings(step, output);
   std::size_t rows = 0;
   for (std::size_t i = 0; i < step.sequences.size(); ++i) {
     const StepSequence& s = step.sequences[i];
@@ -107,13 +131,16 @@ void StepRunner::prepare_output(const Step& step, StepOutput& output) {
 
 /// Adds one run of tokens to the ubatch; returns their number.
 int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
-  const int offset = part.first_cell - (cache_.length(sequence.seq) - static_cast<int>(sequence.tokens.size()));
+  const int offset = offset_in_step(sequence, part);
   std::int32_t* tokens = ports_.tokens() + part.first_row;
   std::int32_t* positions = ports_.positions() + part.first_row;
   for (int i = 0; i < part.n_rows; ++i) {
     tokens[i] = sequence.tokens[static_cast<std::size_t>(offset + i)];
     positions[i] = part.first_cell + i;
   }
+  parts_.push_back(part);
+  n_tokens_ += part.n_rows;
+  if (params_.embeddings) return part.n_rows;
   const bool last = offset + part.n_rows == static_cast<int>(sequence.tokens.size());
   const auto index = static_cast<std::size_t>(part.sequence);
   const auto add_output = [&](int row) {
@@ -125,8 +152,6 @@ int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
     for (int i = 0; i < part.n_rows; ++i) add_output(part.first_row + i);
   else if (last && (sequence.sampler != nullptr || sequence.outputs == Outputs::last))
     add_output(part.first_row + part.n_rows - 1);
-  parts_.push_back(part);
-  n_tokens_ += part.n_rows;
   return part.n_rows;
 }
 
@@ -139,10 +164,74 @@ void StepRunner::fill_spans(const Step& step) {
     for (const Part& part : parts_) {
       const SeqId seq = step.sequences[static_cast<std::size_t>(part.sequence)].seq;
       const BlockTable& blocks = cache_.group(group).table(seq);
-      *span++ = {part.first_row, part.n_rows, part.first_cell, offset, blocks.first_block, -1, {0, 0}};
+      *span++ = {part.first_row, part.n_rows, part.first_cell, offset, blocks.first_block, -1, -1, -1};
       const auto end = static_cast<std::size_t>((part.first_cell + part.n_rows - 1) / kKvBlockTokens) + 1;
       for (auto i = static_cast<std::size_t>(blocks.first_block); i < end; ++i) table[offset++] = blocks.blocks[i];
     }
+  }
+  const StateCache* states = cache_.states();
+  if (states == nullptr) return;
+  ggml::AttnSpan* span = ports_.spans(GroupId(cache_.n_groups()));
+  for (const Part& part : parts_) {
+    const StepSequence& s = step.sequences[static_cast<std::size_t>(part.sequence)];
+    const int offset = offset_in_step(s, part);
+    const StateCache::Slots slots =
+        states->slots(s.seq, offset == 0, offset + part.n_rows == static_cast<int>(s.tokens.size()));
+    *span++ = {part.first_row, part.n_rows, part.first_cell, 0, 0, slots.from, slots.to, slots.before_last};
+  }
+}
+
+/// Sizes the result: one embedding for each sequence, or for each of its tokens.
+void StepRunner::prepare_embeddings(const Step& step, StepOutput& output) {
+  const auto n_embd = static_cast<std::size_t>(model_.hparams().n_embd);
+  const bool each_token = params_.pooling == Pooling::none;
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < step.sequences.size(); ++i) {
+    const StepSequence& s = step.sequences[i];
+    StepResult::Sequence& result = output.result.sequences[i];
+    result.seq = s.seq;
+    result.logits = {};
+    result.n_outputs = 0;
+    result.sampled.reset();
+    result.n_embeddings = s.outputs == Outputs::none ? 0 : each_token ? static_cast<int>(s.tokens.size()) : 1;
+    rows += static_cast<std::size_t>(result.n_embeddings);
+  }
+  output.embeddings.assign(rows * n_embd, 0.0f);
+  embeddings_.clear();
+  float* next = output.embeddings.data();
+  for (StepResult::Sequence& result : output.result.sequences) {
+    const std::size_t n = static_cast<std::size_t>(result.n_embeddings) * n_embd;
+    embeddings_.push_back(n > 0 ? next : nullptr);
+    result.embeddings = {next, n};
+    next += n;
+  }
+}
+
+/// The ubatch's embeddings to where their sequences have them. A sequence's parts of several ubatches become one.
+void StepRunner::run_embeddings(const Step& step, int bucket, const ggml::StopToken& stop) {
+  const auto n_parts = static_cast<int>(parts_.size());
+  programs_.run({.segment = segments_.head(), .token_bucket = bucket, .output_bucket = 0},
+                {n_tokens_, n_parts, n_parts}, stop);
+  const auto n_embd = static_cast<std::size_t>(model_.hparams().n_embd);
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    float* to = embeddings_[static_cast<std::size_t>(part.sequence)];
+    if (to == nullptr) continue;
+    const StepSequence& s = step.sequences[static_cast<std::size_t>(part.sequence)];
+    const int offset = offset_in_step(s, part);
+    if (params_.pooling == Pooling::none) {
+      const std::size_t n = static_cast<std::size_t>(part.n_rows) * n_embd;
+      const float* from = ports_.embeddings() + static_cast<std::size_t>(part.first_row) * n_embd;
+      check_numbers({from, n}, "embeddings");
+      std::memcpy(to + static_cast<std::size_t>(offset) * n_embd, from, n * sizeof(float));
+      continue;
+    }
+    const float* from = ports_.embeddings() + i * n_embd;
+    check_numbers({from, n_embd}, "embeddings");
+    const bool is_first = offset == 0, is_last = offset + part.n_rows == static_cast<int>(s.tokens.size());
+    float share = static_cast<float>(part.n_rows) / static_cast<float>(s.tokens.size());
+    if (params_.pooling != Pooling::mean) share = (params_.pooling == Pooling::cls ? is_first : is_last) ? 1.0f : 0.0f;
+    for (std::size_t k = 0; k < n_embd; ++k) to[k] += share * from[k];
   }
 }
 
@@ -151,7 +240,7 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
   const int n_outputs = static_cast<int>(outputs_.size());
   const int bucket = bucket_for(n_tokens_, params_.n_ubatch);
   // Where few rows have outputs, the last feed-forward is for those only.
-  const bool trimmed = n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
+  const bool trimmed = !params_.embeddings && n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
   if (trimmed)
     for (int i = 0; i < n_outputs; ++i) ports_.output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
   for (int segment = 0; segment < segments_.head(); ++segment) {
@@ -161,6 +250,7 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
     const ggml::StepCounts counts{n_tokens_, trims ? n_outputs : 0, static_cast<int>(parts_.size())};
     programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket}, counts, stop);
   }
+  if (params_.embeddings) run_embeddings(step, bucket, stop);
   const std::span<const Output> all(outputs_);
   const auto head_rows = static_cast<std::size_t>(ports_.sizes().max_head_rows);
   for (std::size_t begin = 0; begin < all.size(); begin += head_rows) {
@@ -232,6 +322,7 @@ void StepRunner::sample_on_host(std::size_t output, Sampler& sampler) {
 void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
+    check_numbers({ports_.logits() + i * n_vocab, n_vocab}, "logits");
     if (outputs[i].logits != nullptr)
       std::memcpy(outputs[i].logits, ports_.logits() + i * n_vocab, n_vocab * sizeof(float));
     if (outputs[i].sampler == nullptr) continue;
@@ -251,6 +342,8 @@ void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
 void StepRunner::count_bytes() {
   const ExpertHparams& experts = model_.hparams().experts;
   weight_bytes_ += dense_bytes_ + (outputs_.empty() ? 0.0 : head_bytes_);
+  if (cache_.states() != nullptr)
+    kv_bytes_ += static_cast<double>(cache_.states()->state_bytes()) * static_cast<double>(parts_.size());
   if (experts.count > 0)
     weight_bytes_ += expert_bytes_ * std::min(1.0, static_cast<double>(n_tokens_) * experts.used / experts.count);
   for (int g = 0; g < cache_.n_groups(); ++g) {

@@ -16,6 +16,7 @@ namespace llama {
 struct StepOutput {
   StepResult result;
   std::vector<float> logits;
+  std::vector<float> embeddings;
 };
 
 /// Evaluates one step: cuts it into ubatches, fills the ports, walks the segments, collects logits and tokens.
@@ -57,6 +58,12 @@ class StepRunner {
   [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
   void sample_on_host(std::size_t output, Sampler& sampler);
   void store(std::span<const Output> outputs, StepOutput& output);
+  void prepare_embeddings(const Step& step, StepOutput& output);
+  void run_embeddings(const Step& step, int bucket, const ggml::StopToken& stop);
+  /// Tokens of the part's sequence before it in this step.
+  [[nodiscard]] int offset_in_step(const StepSequence& sequence, const Part& part) const {
+    return part.first_cell - (cache_.length(sequence.seq) - static_cast<int>(sequence.tokens.size()));
+  }
   void count_bytes();
 
   const Model& model_;
@@ -72,6 +79,7 @@ class StepRunner {
   std::vector<Output> outputs_;
   std::vector<ggml::SampleAdjust> adjust_;
   ggml::SampleResult host_result_{};
+  std::vector<float*> embeddings_;   // per sequence of the step: where its first embedding goes, null: none wanted
   std::vector<float*> next_logits_;  // per sequence of the step: where its next row goes
 
   double dense_bytes_ = 0;   // of all layers, without experts

@@ -1,6 +1,7 @@
 #include "kv/kv_cache.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -11,15 +12,25 @@ using ggml::Error;
 using ggml::ErrorCode;
 using ggml::strf;
 
-KvCache::KvCache(std::span<const KvGroupSpec> groups, int n_sequences, int max_cells, ggml::Device& device)
+KvCache::KvCache(std::span<const KvGroupSpec> groups, const StateSpec* states, int n_sequences, int max_cells,
+                 ggml::Device& device)
     : lengths_(static_cast<std::size_t>(n_sequences), 0), alive_(static_cast<std::size_t>(n_sequences), false) {
   groups_.reserve(groups.size());
   for (const KvGroupSpec& spec : groups) groups_.emplace_back(spec, n_sequences, max_cells, device);
+  if (states != nullptr) states_.emplace(*states, n_sequences, device);
 }
 
 std::size_t KvCache::total_bytes() const {
   std::size_t bytes = 0;
   for (const KvGroup& group : groups_) bytes += group.total_bytes();
+  return bytes + (states_ ? states_->total_bytes() : 0);
+}
+
+std::size_t KvCache::bytes_per_cell() const {
+  std::size_t bytes = 0;
+  for (const KvGroup& group : groups_)
+    if (group.spec().kind == KvKind::full)
+      bytes += group.spec().layout.block_bytes() * group.spec().layers.size() / ggml::kKvBlockTokens;
   return bytes;
 }
 
@@ -61,7 +72,7 @@ void KvCache::append(std::span<const Growth> growths) {
   if (!can_append(growths)) {
     int n_cells = 0;
     for (const Growth& growth : growths) n_cells += growth.n_cells;
-    int n_free = groups_.front().pool().free();
+    int n_free = INT_MAX;
     for (const KvGroup& group : groups_) n_free = std::min(n_free, group.pool().free());
     throw Error(ErrorCode::exceeds_limit,
                 strf("no room in the KV cache for %d tokens more of %zu sequences: %d blocks of %d tokens are free",
@@ -71,21 +82,25 @@ void KvCache::append(std::span<const Growth> growths) {
   for (const Growth& growth : growths) {
     int& n = lengths_[static_cast<std::size_t>(growth.seq.v)];
     for (KvGroup& group : groups_) group.append(growth.seq, n, growth.n_cells);
+    if (states_) states_->append(growth.seq, growth.n_cells);
     n += growth.n_cells;
   }
 }
 
 void KvCache::settle(SeqId seq) {
   for (KvGroup& group : groups_) group.forget(seq, length(seq));
+  if (states_) states_->settle(seq, length(seq));
 }
 
 void KvCache::roll_back(SeqId seq, int n_cells) {
   for (KvGroup& group : groups_) group.truncate(seq, n_cells);
+  if (states_) states_->roll_back(seq, n_cells);
   lengths_[static_cast<std::size_t>(seq.v)] = n_cells;
 }
 
 int KvCache::resume_point(SeqId seq, int n_cells) const {
-  const int n = std::clamp(n_cells, 0, length(seq));
+  int n = std::clamp(n_cells, 0, length(seq));
+  if (states_) n = states_->resume_point(seq, n);
   const bool all = std::all_of(groups_.begin(), groups_.end(), [&](const KvGroup& g) { return g.can_resume(seq, n); });
   return all ? n : 0;
 }
@@ -97,8 +112,10 @@ void KvCache::truncate(SeqId seq, int n_cells) {
                 strf("sequence %d has %d cells and cannot be cut to %d", seq.v, length(seq), n_cells));
   if (resume_point(seq, n_cells) != n_cells)
     throw Error(ErrorCode::unsupported,
-                strf("sequence %d cannot be continued from %d of its %d cells: a window has forgotten the cells before",
-                     seq.v, n_cells, length(seq)));
+                strf("sequence %d cannot be continued from %d of its %d cells: what a window or a recurrent layer "
+                     "needs of the past is gone",
+                     seq.v, n_cells, length(seq)),
+                "continue from resume_point()");
   roll_back(seq, n_cells);
 }
 
@@ -112,9 +129,12 @@ void KvCache::share_prefix(SeqId dst, SeqId src, int n_cells) {
     throw Error(ErrorCode::invalid_argument,
                 strf("sequence %d has %d cells; %d of them cannot be shared", src.v, length(src), n_cells));
   if (resume_point(src, n_cells) != n_cells)
-    throw Error(ErrorCode::unsupported, strf("a window of sequence %d has forgotten cells before %d", src.v, n_cells));
+    throw Error(
+        ErrorCode::unsupported,
+        strf("what sequence %d knew after %d cells is gone from a window or a recurrent layer", src.v, n_cells));
   if (n_cells == 0) return;
   for (KvGroup& group : groups_) group.share(dst, src, n_cells);
+  if (states_) states_->share(dst, src, n_cells);
   lengths_[static_cast<std::size_t>(dst.v)] = n_cells;
 }
 
@@ -122,6 +142,7 @@ void KvCache::check_integrity() const {
   for (std::size_t i = 0; i < lengths_.size(); ++i)
     TANDEM_ASSERT(alive_[i] || lengths_[i] == 0, "a removed sequence has cells");
   for (const KvGroup& group : groups_) group.check_integrity(lengths_);
+  if (states_) states_->check_integrity(lengths_);
 }
 
 }  // namespace llama

@@ -2,12 +2,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ggml/device.h"
 #include "kv/kv_cells.h"
 #include "kv/kv_group.h"
+#include "kv/state_cache.h"
 #include "llama/types.h"
 
 namespace llama {
@@ -18,11 +20,19 @@ namespace llama {
 class KvCache {
  public:
   /// Throws DeviceError when the memory cannot be had. `max_cells`: length that no sequence exceeds.
-  KvCache(std::span<const KvGroupSpec> groups, int n_sequences, int max_cells, ggml::Device& device);
+  /// `states`: the model's recurrent layers, null when it has none.
+  KvCache(std::span<const KvGroupSpec> groups, const StateSpec* states, int n_sequences, int max_cells,
+          ggml::Device& device);
+  KvCache(std::span<const KvGroupSpec> groups, int n_sequences, int max_cells, ggml::Device& device)
+      : KvCache(groups, nullptr, n_sequences, max_cells, device) {}
 
   [[nodiscard]] int n_groups() const { return static_cast<int>(groups_.size()); }
   [[nodiscard]] const KvGroup& group(GroupId id) const { return groups_[static_cast<std::size_t>(id.v)]; }
+  /// Null when the model has no recurrent layers.
+  [[nodiscard]] const StateCache* states() const { return states_ ? &*states_ : nullptr; }
   [[nodiscard]] std::size_t total_bytes() const;
+  /// Bytes that one more cell takes in all layers of full groups.
+  [[nodiscard]] std::size_t bytes_per_cell() const;
 
   /// Throws Error(unavailable) when all `n_sequences` are alive.
   SeqId create();
@@ -65,6 +75,7 @@ class KvCache {
   void check_shift(SeqId seq, int begin, int n) const;
 
   std::vector<KvGroup> groups_;
+  std::optional<StateCache> states_;
   std::vector<int> lengths_;
   std::vector<bool> alive_;
 };

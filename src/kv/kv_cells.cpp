@@ -72,7 +72,8 @@ void encode_q8(std::byte* block, const PlaneRow& row, std::span<const float> in)
 
 }  // namespace
 
-KeyRotation::KeyRotation(const ggml::RopeParams& params, const float* factors, int positions) : layout_(params.layout) {
+KeyRotation::KeyRotation(const ggml::RopeParams& params, const float* factors, int positions)
+    : layout_(params.layout), first_(static_cast<std::size_t>(params.first)) {
   const int n_pairs = params.n_rot / 2;
   const double base = params.base;
   const double n_rot = params.n_rot;
@@ -100,8 +101,8 @@ void KeyRotation::apply(std::span<float> key) const {
   const std::size_t n_pairs = cos_.size();
   const bool neox = layout_ == ggml::RopeLayout::neox;
   for (std::size_t pair = 0; pair < n_pairs; ++pair) {
-    float& a = key[neox ? pair : 2 * pair];
-    float& b = key[neox ? pair + n_pairs : 2 * pair + 1];
+    float& a = key[first_ + (neox ? pair : 2 * pair)];
+    float& b = key[first_ + (neox ? pair + n_pairs : 2 * pair + 1)];
     const float turned_a = a * cos_[pair] - b * sin_[pair];
     b = a * sin_[pair] + b * cos_[pair];
     a = turned_a;

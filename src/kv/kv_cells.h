@@ -20,6 +20,7 @@ class KeyRotation {
 
  private:
   ggml::RopeLayout layout_;
+  std::size_t first_;
   std::vector<float> cos_, sin_;  // one per pair
 };
 

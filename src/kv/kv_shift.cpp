@@ -34,6 +34,12 @@ void KvCache::check_shift(SeqId seq, int begin, int n) const {
   if (begin < 0 || n <= 0 || n > old_length - begin)
     throw Error(ErrorCode::invalid_argument,
                 strf("sequence %d has %d cells; it cannot lose %d of them from %d on", seq.v, old_length, n, begin));
+  if (states_)
+    throw Error(
+        ErrorCode::unsupported,
+        "a context shift has no meaning here: the model has recurrent layers, whose state cannot lose tokens from "
+        "the middle of a sequence",
+        "evaluate the remaining tokens again, or use a larger context");
   for (const KvGroup& group : groups_) {
     const BlockTable& table = group.table(seq);
     // Cells before first_cell are gone, so nothing may move down over the border of what is stored.

@@ -26,5 +26,7 @@ struct Family {
 /// The family of `arch`, null when there is none.
 [[nodiscard]] const Family* find_family(std::string_view arch) noexcept;
 [[nodiscard]] std::vector<std::string_view> family_names();
+/// Whether files of this architecture exist and are left to a later version.
+[[nodiscard]] bool is_known_unsupported(std::string_view arch) noexcept;
 
 }  // namespace llama

@@ -74,6 +74,26 @@ void read_rope_sections(KeyReader& keys, Hparams& hparams) {
   if (all_zero) hparams.rope.sections.clear();
 }
 
+void read_delta_net(KeyReader& keys, Hparams& hparams) {
+  DeltaNetHparams& net = hparams.delta_net;
+  net.conv_kernel = keys.integer("ssm.conv_kernel", {2, 64}, std::nullopt);
+  net.head_dim = keys.integer("ssm.state_size", {1, 4096}, std::nullopt);
+  net.n_head_v = keys.integer("ssm.time_step_rank", {1, 4096}, std::nullopt);
+  net.n_head_k = keys.integer("ssm.group_count", {1, 4096}, std::nullopt);
+  const int inner = keys.integer("ssm.inner_size", kWidth, std::nullopt);
+  if (inner != net.inner())
+    keys.problem(strf("%s: ssm.state_size * ssm.time_step_rank (%d) expected, file has %d",
+                      keys.full_name("ssm.inner_size").c_str(), net.inner(), inner));
+  if (net.n_head_v % net.n_head_k != 0)
+    keys.problem(strf("%s: a divisor of ssm.time_step_rank (%d) expected, file has %d",
+                      keys.full_name("ssm.group_count").c_str(), net.n_head_v, net.n_head_k));
+  const int interval = keys.integer("full_attention_interval", {1, 512}, 4);
+  std::vector<int> recurrent;
+  for (int i = 0; i < hparams.n_layer_all; ++i) recurrent.push_back((i + 1) % interval != 0 ? 1 : 0);
+  recurrent = keys.per_layer("attention.recurrent_layers", hparams.n_layer_all, {0, 1}, recurrent);
+  for (std::size_t i = 0; i < hparams.layers.size(); ++i) hparams.layers[i].recurrent = recurrent[i] != 0;
+}
+
 Pooling read_pooling(KeyReader& keys) {
   constexpr Pooling kByNumber[] = {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank};
   return kByNumber[keys.integer("pooling_type", {0, 4}, 0)];

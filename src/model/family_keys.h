@@ -38,6 +38,9 @@ void set_windows(Hparams& hparams, int window, int period);
 /// rope.dimension_sections; what text needs of them (see RopeHparams::sections).
 void read_rope_sections(KeyReader& keys, Hparams& hparams);
 
+/// ssm.* of the gated delta net, and which layers have it: full_attention_interval, or one flag per layer.
+void read_delta_net(KeyReader& keys, Hparams& hparams);
+
 /// pooling_type.
 [[nodiscard]] Pooling read_pooling(KeyReader& keys);
 

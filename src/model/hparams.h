@@ -57,6 +57,9 @@ struct DeltaNetHparams {
   bool tiled = false;  // value head h uses key head h mod n_head_k, else h / (n_head_v / n_head_k)
   [[nodiscard]] int inner() const { return head_dim * n_head_v; }
   [[nodiscard]] int conv_channels() const { return 2 * head_dim * n_head_k + inner(); }
+  /// What a layer keeps of a sequence: the last rows of the convolution's input, then a matrix per value head.
+  [[nodiscard]] std::int64_t conv_state_floats() const { return std::int64_t{conv_kernel - 1} * conv_channels(); }
+  [[nodiscard]] std::int64_t state_floats() const { return conv_state_floats() + std::int64_t{head_dim} * inner(); }
 };
 
 struct ExpertHparams {
@@ -80,12 +83,14 @@ struct Hparams {
   int n_embd = 0;
   int n_layer = 0;      // trunk
   int n_layer_all = 0;  // with next-token-prediction blocks, which are not evaluated
+  ggml::NormKind norm_kind = ggml::NormKind::rms;
   float norm_eps = 1e-5f;
   float embedding_scale = 1.0f;
   float attention_scale = 0.0f;    // 0: 1 / sqrt(dk)
   float attention_softcap = 0.0f;  // 0: off
   float final_softcap = 0.0f;      // 0: off
-  bool causal = true;              // false: an encoder, which sees all of a sequence and keeps no cache
+  bool causal = true;              // false: tokens see those behind them too
+  bool is_encoder = false;         // gives embeddings only, of whole sequences, and keeps no cache
   int n_token_types = 0;           // encoders
   Pooling pooling = Pooling::none;
   RopeHparams rope;

@@ -29,7 +29,7 @@ Slot LayerBuilder::slot(Role role) {
 }
 
 TensorId LayerBuilder::norm(Role weight, const char* stem) {
-  const NormParams params{.kind = ggml::NormKind::rms, .eps = hparams_.norm_eps, .has_weight = true};
+  const NormParams params{.kind = hparams_.norm_kind, .eps = hparams_.norm_eps, .has_weight = true};
   if (!pending_.valid()) return graph_.norm(x_, slot(weight), params, name(stem));
   const auto [normed, sum] = graph_.add_norm(pending_, x_, slot(weight), params, name(stem));
   renamed_.push_back({sum, pending_name_});
@@ -39,8 +39,26 @@ TensorId LayerBuilder::norm(Role weight, const char* stem) {
 }
 
 TensorId LayerBuilder::branch_norm(TensorId x, Role weight, const char* stem) {
-  const NormParams params{.kind = ggml::NormKind::rms, .eps = hparams_.norm_eps, .has_weight = true};
+  const NormParams params{.kind = hparams_.norm_kind, .eps = hparams_.norm_eps, .has_weight = true};
   return graph_.norm(x, slot(weight), params, name(stem));
+}
+
+TensorId LayerBuilder::rotate(TensorId x, int first, const char* stem) {
+  ggml::RopeParams rope = inputs_.rope;
+  rope.first = first;
+  std::vector<TensorId> src{inputs_.positions};
+  if (rope.has_factors) src.push_back(graph_.weight(*inputs_.rope_factors));
+  src.push_back(x);
+  return graph_.add(ggml::Op::rope, rope, src, {}, name(stem)).front();
+}
+
+TensorId LayerBuilder::gated(TensorId gate, TensorId x, ggml::Activation act, const char* stem) {
+  const TensorId src[] = {gate, x};
+  return graph_.add(ggml::Op::gated, ggml::GatedParams{act, 0.0f}, src, {}, name(stem)).front();
+}
+
+void LayerBuilder::norm_stream(Role weight, const char* stem) {
+  x_ = norm(weight, stem);
 }
 
 void LayerBuilder::add(TensorId branch, const char* stem) {

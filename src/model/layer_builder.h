@@ -19,6 +19,10 @@ struct LayerInputs {
   ggml::RopeParams rope;
   ggml::KvLayout kv;
   bool flash = true;
+  float attention_scale = 1.0f;           // of the scores
+  ggml::GraphBuilder::StateInputs state;  // recurrent layers
+  int mla_expand_from = 0;                // see MlaParams
+  std::int64_t mla_max_scratch = 0;
   int experts_kept = 0;            // > 0: experts of this rank on are dropped where their score is below
   float expert_keep_ratio = 0.0f;  // this share of the best one's (-ser)
 };
@@ -34,8 +38,16 @@ class LayerBuilder {
 
   /// Norm of the residual stream: [n_embd, T]. Sums what was added before in the same node.
   ggml::TensorId norm(Role weight, const char* stem);
+  /// The stream itself, for layers without a norm in front.
+  [[nodiscard]] ggml::TensorId stream() { return sum(); }
   /// Norm of a branch before it joins the stream (sandwich norms).
   ggml::TensorId branch_norm(ggml::TensorId x, Role weight, const char* stem);
+  /// Rotates n_rot elements of each head [d, heads, T] from element `first` on.
+  ggml::TensorId rotate(ggml::TensorId x, int first, const char* stem);
+  /// act(gate) * x.
+  ggml::TensorId gated(ggml::TensorId gate, ggml::TensorId x, ggml::Activation act, const char* stem);
+  /// Norm of the stream, which then is what the norm gave (norms behind the residual sum, as BERT has them).
+  void norm_stream(Role weight, const char* stem);
   /// stream += branch. `stem` names the sum.
   void add(ggml::TensorId branch, const char* stem);
   /// From here on only the rows with outputs matter: nothing else reads the last layer's other rows. No effect in

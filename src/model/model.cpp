@@ -6,6 +6,7 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "ggml/quoted.h"
+#include "model/derived_weights.h"
 #include "model/family.h"
 #include "model/hparams.h"
 #include "model/key_reader.h"
@@ -38,8 +39,10 @@ const Family& family_of(const ggml::gguf::Metadata& metadata, const std::string&
   if (const Family* family = find_family(*arch)) return *family;
   std::string known;
   for (const std::string_view name : family_names()) known += (known.empty() ? "" : ", ") + std::string(name);
-  throw Error(ErrorCode::unsupported, path + ": architecture " + ggml::gguf::quoted(*arch) + " is not supported",
-              "supported are: " + known);
+  const std::string what =
+      path + ": architecture " + ggml::gguf::quoted(*arch) +
+      (is_known_unsupported(*arch) ? " is known, but not supported by this version" : " is not known");
+  throw Error(ErrorCode::unsupported, what, "supported are: " + known);
 }
 
 Hparams read_hparams(const ggml::gguf::Metadata& metadata, const Family& family, const std::string& path) {
@@ -105,6 +108,8 @@ ModelInfo describe(const ggml::gguf::File& file, const Hparams& hparams) {
   info.n_ctx_train = hparams.n_ctx_train;
   info.n_expert = hparams.experts.count;
   info.n_expert_used = hparams.experts.used;
+  info.is_encoder = hparams.is_encoder;
+  info.pooling = hparams.pooling;
   return info;
 }
 
@@ -127,6 +132,7 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& cpu,
     const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
     load_weights(file, match.found, params, cpu, progress, impl.weights);
+    derive_weights(impl.hparams, cpu, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;

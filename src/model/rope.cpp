@@ -36,7 +36,7 @@ float yarn_magnitude(float factor, float k) {
 
 float yarn_attn_factor(const RopeHparams& rope, float factor) {
   const float g = rope.yarn_log_multiplier;
-  float magnitude = yarn_magnitude(factor, 1.0f);
+  float magnitude = yarn_magnitude(factor, rope.equal_magnitudes && g != 0.0f ? g : 1.0f);
   if (g != 0.0f) magnitude /= yarn_magnitude(factor, g);
   // The rotation itself multiplies by this; what is left here must not count it twice.
   return magnitude / (1.0f + 0.1f * std::log(factor));
@@ -70,6 +70,35 @@ ggml::RopeParams resolve_rope(const Hparams& hparams, const LayerHparams& layer,
     params.attn_factor = yarn_attn_factor(rope, 1.0f / params.freq_scale);
   params.attn_factor *= rope.attn_factor;
   return params;
+}
+
+float attention_scale(const Hparams& hparams, const LayerHparams& layer, const ggml::RopeParams& rope) {
+  if (hparams.attention_scale > 0.0f) return hparams.attention_scale;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(layer.dk));
+  if (!hparams.rope.scale_scores || rope.freq_scale >= 1.0f) return scale;
+  const float log_factor = std::log(1.0f / rope.freq_scale);
+  float magnitude = rope.attn_factor * (1.0f + 0.1f * hparams.rope.yarn_log_multiplier * log_factor);
+  if (rope.ext_factor != 0.0f) magnitude *= 1.0f + 0.1f * log_factor;
+  return magnitude * magnitude * scale;
+}
+
+std::vector<float> text_divisors(const Hparams& hparams) {
+  constexpr float kUnrotated = 1e30f;
+  std::vector<int> sections = hparams.rope.sections;
+  if (sections.empty() || hparams.layers.empty()) return {};
+  sections.resize(4, 0);
+  const int sum = sections[0] + sections[1] + sections[2] + sections[3];
+  std::vector<float> divisors;
+  bool any = false;
+  for (int pair = 0; pair < hparams.layers.front().n_rot / 2; ++pair) {
+    const int s = pair % sum;
+    const auto axis = static_cast<std::size_t>(s % 3);
+    const bool moves =
+        hparams.rope.interleaved_sections ? s < 3 * sections[axis] : s < sections[0] + sections[1] + sections[2];
+    divisors.push_back(moves ? 1.0f : kUnrotated);
+    any = any || !moves;
+  }
+  return any ? divisors : std::vector<float>{};
 }
 
 const ggml::Weight* rope_factors(const Hparams& hparams, const TensorSet& global, const RopeOverrides& overrides,

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ggml/op.h"
 #include "model/hparams.h"
@@ -20,6 +21,14 @@ struct RopeOverrides {
 /// Throws Error(invalid_argument) naming the setting.
 [[nodiscard]] ggml::RopeParams resolve_rope(const Hparams& hparams, const LayerHparams& layer,
                                             const RopeOverrides& overrides);
+
+/// Factor on the scores of a layer with this rotation: 1 / sqrt(dk), or what the family sets, and YaRN's share where
+/// the family has one (DeepSeek).
+[[nodiscard]] float attention_scale(const Hparams& hparams, const LayerHparams& layer, const ggml::RopeParams& rope);
+
+/// Divisors that M-RoPE's sections mean for text, whose tokens have the same time, height and width: pairs of the
+/// fourth section stay unrotated. Empty when there are none.
+[[nodiscard]] std::vector<float> text_divisors(const Hparams& hparams);
 
 /// The frequency divisors that the model's tensors give for this context size per sequence; null when there are none.
 [[nodiscard]] const ggml::Weight* rope_factors(const Hparams& hparams, const TensorSet& global,

@@ -105,6 +105,43 @@ constexpr std::array<TensorRow, 3> shared_expert() {
            {.role = ffn_down_shexp, .name = "ffn_down_shexp", .shape = {Dim::shared_ff, Dim::embd}, .when = moe}}};
 }
 
+/// The layers of the hybrids with gated delta nets, but for what differs between them: how beta and alpha are stored.
+constexpr std::array<TensorRow, 15> hybrid_mixers() {
+  constexpr When full = When::attention, linear = When::recurrent;
+  return {{{.role = attn_q, .name = "attn_q", .shape = {Dim::embd, Dim::q_rows2}, .when = full},
+           {.role = attn_k, .name = "attn_k", .shape = {Dim::embd, Dim::k_rows}, .when = full},
+           {.role = attn_v, .name = "attn_v", .shape = {Dim::embd, Dim::v_rows}, .when = full},
+           {.role = attn_q_norm, .name = "attn_q_norm", .shape = {Dim::dk}, .when = full},
+           {.role = attn_k_norm, .name = "attn_k_norm", .shape = {Dim::dk}, .when = full},
+           {.role = attn_output, .name = "attn_output", .shape = {Dim::attn_out, Dim::embd}, .when = full},
+           {.role = ssm_in,
+            .name = "ssm_in",
+            .shape = {Dim::embd, Dim::ssm_in_rows},
+            .need = Need::optional,
+            .when = linear},
+           {.role = attn_qkv,
+            .name = "attn_qkv",
+            .shape = {Dim::embd, Dim::conv_channels},
+            .when = linear,
+            .instead = ssm_in},
+           {.role = attn_gate,
+            .name = "attn_gate",
+            .shape = {Dim::embd, Dim::ssm_inner},
+            .when = linear,
+            .instead = ssm_in},
+           {.role = ssm_conv1d, .name = "ssm_conv1d", .shape = {Dim::conv_kernel, Dim::conv_channels}, .when = linear},
+           {.role = ssm_dt, .name = "ssm_dt", .shape = {Dim::ssm_heads}, .when = linear, .suffix = ".bias"},
+           {.role = ssm_a, .name = "ssm_a", .shape = {Dim::ssm_heads}, .when = linear, .suffix = ""},
+           {.role = ssm_norm, .name = "ssm_norm", .shape = {Dim::ssm_state}, .when = linear},
+           {.role = ssm_out, .name = "ssm_out", .shape = {Dim::ssm_inner, Dim::embd}, .when = linear},
+           {.role = post_attention_norm, .name = "post_attention_norm", .shape = {Dim::embd}}}};
+}
+
+constexpr std::array<TensorRow, 2> beta_and_alpha() {
+  return {{{.role = ssm_beta, .name = "ssm_beta", .shape = {Dim::embd, Dim::ssm_heads}, .when = When::recurrent},
+           {.role = ssm_alpha, .name = "ssm_alpha", .shape = {Dim::embd, Dim::ssm_heads}, .when = When::recurrent}}};
+}
+
 /// The sigmoid gate of the shared expert: a vector, used as a matrix of one row.
 constexpr std::array<TensorRow, 1> shared_expert_gate() {
   return {{{.role = ffn_gate_inp_shexp, .name = "ffn_gate_inp_shexp", .shape = {Dim::embd}, .when = When::moe}}};

@@ -42,6 +42,7 @@ enum class Role : std::uint8_t {
   attn_kv_b,
   attn_k_b,
   attn_v_b,
+  attn_k_up,  // derived from attn_k_b
   attn_output_norm,
   post_attention_norm,
   ffn_norm,

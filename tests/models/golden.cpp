@@ -69,6 +69,7 @@ std::unique_ptr<Golden> load(const std::string& name) {
   auto golden = std::make_unique<Golden>();
   golden->name = name;
   golden->path = (*folder / j.at("files").at(0).get<std::string>()).string();
+  golden->tensor_types = j.at("tensor_types").get<std::vector<std::string>>();
   golden->n_vocab = j.at("n_vocab").get<int>();
   golden->prompt = j.at("prompt").get<std::vector<Token>>();
   const json& chunks = j.at("cases").at("chunks");
@@ -84,6 +85,7 @@ std::unique_ptr<Golden> load(const std::string& name) {
   golden->f32_kv = tolerance(j, "f32_kv");
   golden->f16_kv = tolerance(j, "f16_kv");
   golden->q8_kv = tolerance(j, "q8_kv");
+  golden->has_q8_cache = j.at("agreement").dump().find("Q8_0 cache") != std::string::npos;
   golden->rounded = tolerance(j, "rounded");
   golden->exact = tandem::load_npy(*folder / j.at("logits_file").get<std::string>()).floats();
   if (j.contains("rounded_file")) {

@@ -20,7 +20,8 @@ struct Tolerance {
 /// What the JSON of a golden model says, as far as the tests use it. Rows are those of the golden arrays.
 struct Golden {
   std::string name;
-  std::string path;  // of the first file
+  std::string path;                       // of the first file
+  std::vector<std::string> tensor_types;  // "F32", "MXFP4"
   int n_vocab = 0;
   std::vector<Token> prompt;
   std::vector<int> chunk_sizes;
@@ -30,6 +31,7 @@ struct Golden {
   std::map<int, std::vector<std::vector<int>>> experts;  // by layer: [row][rank], empty without experts
   std::vector<double> expert_margin;                     // per row
   bool q8_cache_changes_experts = false;
+  bool has_q8_cache = true;  // whether a reference could run it with such a cache, and so gave a tolerance
   Tolerance f32_kv, f16_kv, q8_kv, rounded;
   std::vector<float> exact;         // [101, n_vocab]
   std::vector<float> rounded_rows;  // [48 to 64, n_vocab], empty for all-F32 models

@@ -255,7 +255,14 @@ class Session {
   bool thinking_ = false;                                            // what is shown is a thought
 };
 
+int list_architectures() {
+  for (const std::string_view name : llama::known_architectures())
+    std::printf("%.*s\n", static_cast<int>(name.size()), name.data());
+  return 0;
+}
+
 int run(const Settings& settings) {
+  if (settings.model.list_architectures) return list_architectures();
   const std::unique_ptr<ggml::Device> device = common::make_device(settings);
   const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
   const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);

@@ -134,6 +134,25 @@ class GraphBuilder {
   TensorId add(TensorId a, TensorId b, std::string name);
   TensorId mul(TensorId a, TensorId b, std::string name);
   TensorId unary(TensorId x, const UnaryParams& params, std::string name);
+  struct MlaInputs {
+    TensorId q, latent, k_rot;
+    AttentionInputs cache;
+  };
+  TensorId mla(const MlaInputs& inputs, std::span<const Slot> slots, const MlaParams& params, std::string name);
+  TensorId slice(TensorId x, int begin, int count, std::string name);
+  TensorId concat(TensorId a, TensorId b, std::string name);
+  /// Where the states of a recurrent layer lie, and which slots the spans use.
+  struct StateInputs {
+    TensorId pool, spans;
+  };
+  TensorId conv1d(TensorId x, const StateInputs& state, const Slot& filters, const Conv1dParams& params,
+                  std::string name);
+  struct DeltaNetInputs {
+    TensorId qkv, beta, alpha;
+  };
+  TensorId delta_net(const DeltaNetInputs& inputs, const StateInputs& state, const Slot& decay,
+                     const DeltaNetParams& params, std::string name);
+  TensorId pool(TensorId x, TensorId spans, const PoolParams& params, std::string name);
   /// Rows of an activation by id; the result has Rows::outputs.
   TensorId select_rows(TensorId x, TensorId row_ids, std::string name);
 

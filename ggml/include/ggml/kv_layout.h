@@ -48,8 +48,12 @@ struct AttnSpan {
   std::int32_t first_cell;
   std::int32_t table_offset;
   std::int32_t first_block;  // index of the table's first entry, in blocks from the start of the sequence
-  std::int32_t state_slot;   // recurrent layers: where the sequence's state lies; -1 for attention groups
-  std::int32_t reserved[2];
+  // Recurrent layers; -1 in attention groups. The state before the first row is read from `state_slot` (-1: zeros), the
+  // one after the last row goes to `state_to` (which may be the same slot), and the one before the last row to
+  // `state_before_last`, unless that is -1.
+  std::int32_t state_slot;
+  std::int32_t state_to;
+  std::int32_t state_before_last;
 };
 static_assert(sizeof(AttnSpan) == 32);
 

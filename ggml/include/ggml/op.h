@@ -65,6 +65,7 @@ struct RopeParams {
   float beta_slow = 1.0f;
   int n_ctx_orig = 0;
   bool has_factors = false;
+  int first = 0;  // element of a head from which on n_rot elements are rotated
 };
 
 /// Appends k and v to the cache, then softmax(scale * q k^T) v over the cells each row may see (FlashAttention,
@@ -84,6 +85,82 @@ struct AttentionParams {
   WindowKind window_kind = WindowKind::none;
   int window = 0;
   float max_alibi_bias = 0.0f;
+  int v_of_k = 0;  // attn_dense only. > 0: the cache has no V plane (kv.dv 0); values are the first so many elements
+                   // of the keys
+};
+
+/// Multi-head latent attention (arXiv:2405.04434, 2.1): the cache holds one latent and one rotated part per token,
+/// which all heads share. Either the query is brought into the latent space ("absorbed"), or keys and values are
+/// computed from the latent ("expanded"): the results are equal but for rounding, the cost is not. src: q [nope +
+/// n_rot, n_head, T] (its last n_rot elements rotated), latent [kv_rank, T], k_rot [n_rot, 1, T]
+///      (rotated), pool, spans, block_table.
+/// slots: k_b [nope, kv_rank, n_head] absorbs the query; k_up [kv_rank, k_up_rows * n_head] whose first `nope` rows of
+///        each head give its key; v_up [kv_rank, v_up_rows * n_head] whose rows [v_up_begin, v_up_begin + dv) of each
+///        head give its value.
+/// dst: [dv * n_head, T].
+struct MlaParams {
+  KvLayout kv;  // one head of kv_rank + n_rot elements; dv 0, or kv_rank: the latent is kept again in the V plane
+  int n_head = 0;
+  int nope = 0;
+  int n_rot = 0;
+  int kv_rank = 0;
+  int dv = 0;
+  int k_up_rows = 0;
+  int v_up_rows = 0;
+  int v_up_begin = 0;
+  float scale = 1.0f;
+  bool flash = true;
+  int expand_from = 0;           // spans of at least so many rows take the expanded form; 0: none does
+  std::int64_t max_scratch = 0;  // bytes that the queries in latent space may take at a time; 0: no bound
+};
+
+/// Keys and values of all heads from the latent. src: latent [kv_rank, T], k_rot [n_rot, 1, T]. slots: k_up, v_up as in
+/// mla. dst: k [nope + n_rot, n_head, T], v [dv, n_head, T].
+struct MlaExpandParams {
+  int n_head = 0;
+  int nope = 0;
+  int n_rot = 0;
+  int dv = 0;
+  int k_up_rows = 0;
+  int v_up_rows = 0;
+  int v_up_begin = 0;
+};
+
+/// Where a recurrent layer keeps one of its states: slot s begins s * slot_floats floats into the layer's pool, the
+/// state `offset` floats further on.
+struct StateLayout {
+  std::int64_t slot_floats = 0;
+  std::int64_t offset = 0;
+};
+
+/// Causal convolution along the tokens of each span, one filter per channel, then an activation (none or silu).
+/// src: x [channels, T], pool (state, as in attention), spans. slot 0: filters [kernel, channels] f32, the last tap for
+/// the row itself. dst: [channels, T]. State: the last kernel - 1 rows of x, oldest first, [channels, kernel - 1].
+struct Conv1dParams {
+  int kernel = 0;
+  Activation act = Activation::none;
+  StateLayout state;
+};
+
+/// Gated delta rule (arXiv:2412.06464). src: qkv [2 * head_dim * n_head_k + head_dim * n_head_v, T] (q of all key
+/// heads, k, then v), beta [n_head_v, T] and alpha [n_head_v, T] as projected, pool, spans. slot 0: `weight` a
+/// [n_head_v], f32 (minus the exponential of the file's A_log), `bias` dt [n_head_v]. q and k are normalised (l2, eps),
+/// q divided by sqrt(head_dim); beta = sigmoid(beta), g = a softplus(alpha + dt). dst: [head_dim * n_head_v, T]. State:
+/// head_dim x head_dim per value head, [key element, value element, n_head_v].
+struct DeltaNetParams {
+  int head_dim = 0;
+  int n_head_k = 0;
+  int n_head_v = 0;
+  bool tiled = false;  // value head h uses key head h mod n_head_k, else h / (n_head_v / n_head_k)
+  float eps = 1e-6f;
+  StateLayout state;
+};
+
+enum class PoolKind : std::uint8_t { mean, first, last };
+/// One row for each span. src: x [n, T], spans [8, n_spans]. dst: [n, n_spans], of which the real spans' are written
+/// (Rows::outputs, as many as spans).
+struct PoolParams {
+  PoolKind kind = PoolKind::mean;
 };
 
 /// Feed-forward. src: x [n_embd, T]. slots: gated: {gate, up, down}; fused_gate_up: {gate_up, down}; else {up, down}.
@@ -206,8 +283,27 @@ struct WeightedSumParams {
 };
 /// src: x. dst: the same type and shape.
 struct CopyParams {};
+/// Elements [begin, begin + count) of axis 0. src: x [n, ...]. dst: [count, ...].
+struct SliceParams {
+  int begin = 0;
+  int count = 0;
+};
+/// Joins along axis 0. src: a [n, h, T], b [m, h or 1, T] (1: repeated). dst: [n + m, h, T].
+struct ConcatParams {};
+/// One matrix per head. src: W [K, rows_per_head * n_head] (or 3-D, the same elements), x [K, 1 or n_head, T].
+/// dst: [count, n_head, T]: rows [begin, begin + count) of each head's matrix.
+struct MulMatHeadsParams {
+  int n_head = 0;
+  int rows_per_head = 0;
+  int begin = 0;
+  int count = 0;
+};
+/// The recurrence of delta_net. src: q, k [head_dim, n_head_k, T], v [head_dim, n_head_v, T], g, beta [n_head_v, T],
+/// pool, spans. For each value head, M [value j, key i]: M *= exp(g); d_j = beta (v_j - M_j k); M_j += d_j k;
+/// dst_j = M_j q. dst: [head_dim * n_head_v, T].
 // rotate: src positions [T] i32, then factors [n_rot/2] when has_factors, then x [d, heads, T]; dst as x.
 // attn_dense: src q, pool, spans, block_table, slot 0 sinks; otherwise as attention without the append.
+// delta_rule: parameters as delta_net.
 // pick: as sample.
 
 enum class Op : std::uint8_t {
@@ -222,10 +318,12 @@ inline constexpr int kOpCount = 0
 #undef OP
     ;
 
-using OpParams = std::variant<EmbedParams, NormParams, LinearParams, QkvParams, RopeParams, AttentionParams, FfnParams,
-                              MoeRouteParams, MoeFfnParams, SampleParams, GetRowsParams, QuantiseActParams,
-                              MulMatParams, MulMatIdParams, NormaliseParams, BinaryParams, UnaryParams, GatedParams,
-                              SoftmaxParams, TopKParams, GatherParams, KvAppendParams, WeightedSumParams, CopyParams>;
+using OpParams =
+    std::variant<EmbedParams, NormParams, LinearParams, QkvParams, RopeParams, AttentionParams, FfnParams,
+                 MoeRouteParams, MoeFfnParams, SampleParams, GetRowsParams, QuantiseActParams, MulMatParams,
+                 MulMatIdParams, NormaliseParams, BinaryParams, UnaryParams, GatedParams, SoftmaxParams, TopKParams,
+                 GatherParams, KvAppendParams, WeightedSumParams, CopyParams, MlaParams, MlaExpandParams, Conv1dParams,
+                 DeltaNetParams, PoolParams, SliceParams, ConcatParams, MulMatHeadsParams>;
 
 [[nodiscard]] const char* op_name(Op op) noexcept;
 

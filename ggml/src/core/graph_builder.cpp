@@ -160,6 +160,36 @@ TensorId GraphBuilder::unary(TensorId x, const UnaryParams& params, std::string 
   return add_one(Op::unary, params, {x}, {}, std::move(name));
 }
 
+TensorId GraphBuilder::mla(const MlaInputs& inputs, std::span<const Slot> slots, const MlaParams& params,
+                           std::string name) {
+  const AttentionInputs& cache = inputs.cache;
+  return add_one(Op::mla, params, {inputs.q, inputs.latent, inputs.k_rot, cache.pool, cache.spans, cache.block_table},
+                 slots, std::move(name));
+}
+
+TensorId GraphBuilder::slice(TensorId x, int begin, int count, std::string name) {
+  return add_one(Op::slice, SliceParams{begin, count}, {x}, {}, std::move(name));
+}
+
+TensorId GraphBuilder::concat(TensorId a, TensorId b, std::string name) {
+  return add_one(Op::concat, ConcatParams{}, {a, b}, {}, std::move(name));
+}
+
+TensorId GraphBuilder::conv1d(TensorId x, const StateInputs& state, const Slot& filters, const Conv1dParams& params,
+                              std::string name) {
+  return add_one(Op::conv1d, params, {x, state.pool, state.spans}, {&filters, 1}, std::move(name));
+}
+
+TensorId GraphBuilder::delta_net(const DeltaNetInputs& inputs, const StateInputs& state, const Slot& decay,
+                                 const DeltaNetParams& params, std::string name) {
+  return add_one(Op::delta_net, params, {inputs.qkv, inputs.beta, inputs.alpha, state.pool, state.spans}, {&decay, 1},
+                 std::move(name));
+}
+
+TensorId GraphBuilder::pool(TensorId x, TensorId spans, const PoolParams& params, std::string name) {
+  return add_one(Op::pool, params, {x, spans}, {}, std::move(name));
+}
+
 TensorId GraphBuilder::select_rows(TensorId x, TensorId row_ids, std::string name) {
   return add_one(Op::get_rows, GetRowsParams{}, {x, row_ids}, {}, std::move(name));
 }

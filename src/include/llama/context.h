@@ -28,8 +28,18 @@ struct ContextParams {
       yarn_beta_slow;
   std::optional<int> yarn_orig_ctx;
   std::optional<std::string> rope_scaling;  // none, linear, yarn
-  ggml::Observer* observer = nullptr;       // imatrix, dumps; all named tensors and projections are seen when set
-  bool decompose_all = false;               // run primitives only (tests)
+  // Latent attention (-mla): 0 expanded keys and values are cached; 1 latents, always absorbed; 2 latents, always
+  // expanded; 3 latents, prompts expanded; nullopt: latents, each step's form by modelled cost.
+  std::optional<int> mla;
+  int attention_max_batch_mib = 256;  // -amb: bound of what latent attention holds at a time; 0: none
+  // -ser: of the chosen experts those from this rank on are dropped where their score is below a share of the best.
+  int expert_min = -1;
+  float expert_threshold = 0.0f;       // 0: off
+  int n_state_checkpoints = 3;         // recurrent layers: states of the past kept per sequence
+  bool embeddings = false;             // give embeddings instead of logits; always so for encoders
+  std::optional<Pooling> pooling;      // nullopt: as the model says
+  ggml::Observer* observer = nullptr;  // imatrix, dumps; all named tensors and projections are seen when set
+  bool decompose_all = false;          // run primitives only (tests)
 };
 
 enum class Outputs : std::uint8_t { none, last, all };
@@ -58,6 +68,10 @@ struct StepResult {
     SeqId seq;
     std::span<const float> logits;  // [n_vocab, n_outputs], empty when sampled
     int n_outputs = 0;
+    // [n_embd, n_embeddings]: one of the sequence's step, or one per token with Pooling::none. Not normalised. A prompt
+    // that was cut into several steps gives one for each.
+    std::span<const float> embeddings;
+    int n_embeddings = 0;
     std::optional<SampledToken> sampled;  // when a sampler was given; kNoToken if mask and biases allow none
   };
   std::vector<Sequence> sequences;  // as in the step
@@ -70,6 +84,7 @@ struct ContextStats {
   double weight_bytes = 0;  // bytes of weights and KV that the last step had to read
   double kv_bytes = 0;
   std::uint64_t kv_total_bytes = 0, arena_bytes = 0;
+  std::uint64_t kv_bytes_per_token = 0;  // of layers that keep every token
   // Of the compiled segment whose scratch exceeds its lower bound the most: bytes planned, bytes alive at one time.
   std::uint64_t scratch_bytes = 0, scratch_live_bytes = 0;
   int kv_blocks_total = 0, kv_blocks_used = 0;

@@ -48,6 +48,8 @@ struct ModelInfo {
   std::uint64_t n_params = 0;
   std::uint64_t file_bytes = 0;  // of all tensors
   int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0;
+  bool is_encoder = false;          // gives embeddings only
+  Pooling pooling = Pooling::none;  // what the file asks for
 };
 
 /// A loaded model: vocabulary, hyper-parameters, weights. Immutable after load(); shared by any number of Contexts on

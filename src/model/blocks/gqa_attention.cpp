@@ -1,6 +1,5 @@
 #include "model/blocks/gqa_attention.h"
 
-#include <cmath>
 #include <vector>
 
 #include "model/layer_builder.h"
@@ -44,8 +43,7 @@ ggml::TensorId attend(LayerBuilder& b, ggml::GraphBuilder::Qkv qkv) {
   ggml::AttentionParams attention;
   attention.kv = inputs.kv;
   attention.n_head = layer.n_head;
-  attention.scale =
-      b.hparams().attention_scale > 0.0f ? b.hparams().attention_scale : 1.0f / std::sqrt(static_cast<float>(layer.dk));
+  attention.scale = inputs.attention_scale;
   attention.flash = inputs.flash;
   attention.window_kind = layer.window_kind;
   attention.window = layer.window;

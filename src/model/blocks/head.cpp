@@ -5,15 +5,31 @@
 namespace llama {
 
 ggml::TensorId embedding(ggml::GraphBuilder& graph, const Hparams& hparams, const ModelWeights& weights,
-                         ggml::TensorId tokens) {
-  const ggml::EmbedParams params{.scale = hparams.embedding_scale};
-  return graph.embed(tokens, make_slot(graph, weights.global[Role::token_embd]), params, "embd");
+                         const EmbeddingInputs& inputs) {
+  const TensorSet& global = weights.global;
+  const auto rows = [&](Role table, ggml::TensorId ids, float scale, const char* name) {
+    return graph.embed(ids, make_slot(graph, global[table]), {.scale = scale}, name);
+  };
+  ggml::TensorId x = rows(Role::token_embd, inputs.tokens, hparams.embedding_scale, "embd");
+  if (global[Role::token_types])
+    x = graph.add(x, rows(Role::token_types, inputs.token_types, 1.0f, "type_embd"), "embd_typed");
+  if (global[Role::position_embd])
+    x = graph.add(x, rows(Role::position_embd, inputs.positions, 1.0f, "position_embd"), "embd_placed");
+  if (!global[Role::token_embd_norm]) return x;
+  const ggml::NormParams norm{.kind = hparams.norm_kind, .eps = hparams.norm_eps, .has_weight = true};
+  return graph.norm(x, make_slot(graph, global[Role::token_embd_norm]), norm, "embd_norm");
+}
+
+ggml::TensorId final_norm(ggml::GraphBuilder& graph, const Hparams& hparams, const ModelWeights& weights,
+                          ggml::TensorId x) {
+  if (!weights.global[Role::output_norm]) return x;
+  const ggml::NormParams norm{.kind = hparams.norm_kind, .eps = hparams.norm_eps, .has_weight = true};
+  return graph.norm(x, make_slot(graph, weights.global[Role::output_norm]), norm, "output_norm");
 }
 
 ggml::TensorId lm_head(ggml::GraphBuilder& graph, const Hparams& hparams, const ModelWeights& weights,
                        ggml::TensorId x) {
-  const ggml::NormParams norm{.kind = ggml::NormKind::rms, .eps = hparams.norm_eps, .has_weight = true};
-  const ggml::TensorId normed = graph.norm(x, make_slot(graph, weights.global[Role::output_norm]), norm, "output_norm");
+  const ggml::TensorId normed = final_norm(graph, hparams, weights, x);
   const TensorSet& global = weights.global;
   const TensorWithParts& matrix = global[Role::output] ? global[Role::output] : global[Role::token_embd];
   if (hparams.final_softcap <= 0.0f) return graph.linear(normed, make_slot(graph, matrix), "logits");

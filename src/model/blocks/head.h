@@ -6,9 +6,19 @@
 
 namespace llama {
 
-/// Token ids [T] i32 -> rows [n_embd, T], scaled as the family wants. Named "embd".
+struct EmbeddingInputs {
+  ggml::TensorId tokens;       // [T] i32
+  ggml::TensorId positions;    // [T] i32; used by models that learned positions
+  ggml::TensorId token_types;  // [T] i32; used by encoders
+};
+/// Rows [n_embd, T] of the embedding table, scaled as the family wants, with positions, types and norm where the model
+/// has them.
 [[nodiscard]] ggml::TensorId embedding(ggml::GraphBuilder& graph, const Hparams& hparams, const ModelWeights& weights,
-                                       ggml::TensorId tokens);
+                                       const EmbeddingInputs& inputs);
+
+/// The norm behind the last layer; x itself in models without one.
+[[nodiscard]] ggml::TensorId final_norm(ggml::GraphBuilder& graph, const Hparams& hparams, const ModelWeights& weights,
+                                        ggml::TensorId x);
 
 /// Final norm, output matrix (the embedding table where the file ties them), soft cap.
 /// x [n_embd, rows] -> logits [n_vocab, rows]. Named "output_norm" and "logits".

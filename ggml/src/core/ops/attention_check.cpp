@@ -9,7 +9,8 @@ namespace check = shape_check;
 
 void params(const OpInputs& in, const AttentionParams& p) {
   const KvLayout& kv = p.kv;
-  check::require(in, kv.n_head_kv > 0 && kv.dk > 0 && kv.dv > 0 && p.n_head > 0 && p.n_head % kv.n_head_kv == 0,
+  const bool has_values = p.v_of_k > 0 ? kv.dv == 0 && p.v_of_k <= kv.dk : kv.dv > 0;
+  check::require(in, kv.n_head_kv > 0 && kv.dk > 0 && has_values && p.n_head > 0 && p.n_head % kv.n_head_kv == 0,
                  strf("%d query heads over %d key heads of %d and %d elements", p.n_head, kv.n_head_kv, kv.dk, kv.dv));
   check::require(in, kv.supported(),
                  strf("cache types %s and %s cannot hold heads of %d and %d elements",
@@ -23,7 +24,7 @@ void keys_and_values(const OpInputs& in, std::size_t i, const KvLayout& kv) {
   const Tensor& k = check::values(in, i, "k");
   const Tensor& v = check::values(in, i + 1, "v");
   check::expect_shape(in, k, "k", Shape(kv.dk, kv.n_head_kv, k.shape[2]));
-  check::expect_shape(in, v, "v", Shape(kv.dv, kv.n_head_kv, k.shape[2]));
+  if (kv.dv > 0) check::expect_shape(in, v, "v", Shape(kv.dv, kv.n_head_kv, k.shape[2]));
 }
 
 void cache_inputs(const OpInputs& in, std::size_t i) {
@@ -40,7 +41,8 @@ std::vector<TensorDesc> result(const OpInputs& in, const AttentionParams& p) {
     const Shape per_head(p.n_head);
     check::vector(in, 0, "sinks", std::span(&per_head, 1));
   }
-  return {{DType::f32, Shape(static_cast<std::int64_t>(p.kv.dv) * p.n_head, q.shape[2]), q.rows}};
+  const std::int64_t dv = p.v_of_k > 0 ? p.v_of_k : p.kv.dv;
+  return {{DType::f32, Shape(dv * p.n_head, q.shape[2]), q.rows}};
 }
 
 }  // namespace ggml::attention_check

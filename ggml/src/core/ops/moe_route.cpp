@@ -48,7 +48,8 @@ void decompose(Lowering& to, const Node& node) {
   const TensorId probs = probabilities(to, node);
   TensorId choice = probs;
   if (p.has_selection_bias) choice = to.emit({Op::add, BinaryParams{}, {probs, node.slots[1].weight}, {}}, "choice");
-  to.emit_into(node.dst[0], {Op::top_k, TopKParams{p.n_used, p.n_groups, p.n_groups_used, p.min_used, p.keep_ratio}, {choice}, {}});
+  to.emit_into(node.dst[0],
+               {Op::top_k, TopKParams{p.n_used, p.n_groups, p.n_groups_used, p.min_used, p.keep_ratio}, {choice}, {}});
   const float scale = p.scale == 0.0f ? 1.0f : p.scale;  // files say 0 for "do not scale"
   const GatherParams gather{p.normalise, p.gating == Gating::softmax_selected, scale};
   to.emit_into(node.dst[1], {Op::gather, gather, {probs, node.dst[0]}, {}});

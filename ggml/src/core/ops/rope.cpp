@@ -25,8 +25,9 @@ std::vector<TensorDesc> rope_shape(const OpInputs& in, std::size_t max_tensors) 
   std::vector<TensorDesc> results;
   for (std::size_t i = first; i < in.src.size(); ++i) {
     const Tensor& x = check::values(in, i, "x");
-    check::require(in, p.n_rot <= x.shape[0],
-                   strf("rotates %d values of heads of %lld", p.n_rot, static_cast<long long>(x.shape[0])));
+    check::require(
+        in, p.first >= 0 && p.first + p.n_rot <= x.shape[0],
+        strf("rotates %d values from %d on of heads of %lld", p.n_rot, p.first, static_cast<long long>(x.shape[0])));
     check::expect_extent(in, x, "x", 2, positions.shape[0]);
     results.push_back({DType::f32, x.shape, x.rows});
   }

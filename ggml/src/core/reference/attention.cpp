@@ -113,7 +113,7 @@ Cells decode_cells(std::byte* pool, const AttentionParams& p, const std::int32_t
     for (int cell : cells.numbers) {
       std::byte* block = block_of(pool, p.kv, table, span, cell);
       cells.k.push_back(decode(key_planes(p.kv, block, head), cell % kKvBlockTokens));
-      cells.v.push_back(decode(value_planes(p.kv, block, head), cell % kKvBlockTokens));
+      cells.v.push_back(p.v_of_k > 0 ? cells.k.back() : decode(value_planes(p.kv, block, head), cell % kKvBlockTokens));
     }
   return cells;
 }
@@ -140,16 +140,17 @@ void attend(const AttentionParams& p, const Cells& cells, const Query& query, do
     scores[i] = s - slope * std::abs(query.cell - cells.numbers[i]);
     max = std::max(max, scores[i]);
   }
-  std::fill(out, out + p.kv.dv, 0.0);
+  const int dv = p.v_of_k > 0 ? p.v_of_k : p.kv.dv;
+  std::fill(out, out + dv, 0.0);
   if (max == -INFINITY) return;
   if (query.sink != nullptr) max = std::max(max, *query.sink);
   double sum = query.sink != nullptr ? std::exp(*query.sink - max) : 0.0;
   for (std::size_t i = 0; i < n; ++i) {
     const double weight = std::exp(scores[i] - max);
     sum += weight;
-    for (int d = 0; d < p.kv.dv; ++d) out[d] += weight * cells.v[first + i][static_cast<std::size_t>(d)];
+    for (int d = 0; d < dv; ++d) out[d] += weight * cells.v[first + i][static_cast<std::size_t>(d)];
   }
-  for (int d = 0; d < p.kv.dv; ++d) out[d] /= sum;
+  for (int d = 0; d < dv; ++d) out[d] /= sum;
 }
 
 }  // namespace
@@ -169,7 +170,7 @@ void kv_append(Memory& m, const Node& node) {
       if (block == nullptr) continue;
       for (int head = 0; head < kv.n_head_kv; ++head) {
         encode(key_planes(kv, block, head), cell % kKvBlockTokens, k + (row + head) * kv.dk);
-        encode(value_planes(kv, block, head), cell % kKvBlockTokens, v + (row + head) * kv.dv);
+        if (kv.dv > 0) encode(value_planes(kv, block, head), cell % kKvBlockTokens, v + (row + head) * kv.dv);
       }
     }
 }
@@ -188,7 +189,7 @@ void attn_dense(Memory& m, const Node& node) {
       for (int head = 0; head < p.n_head; ++head) {
         const std::int64_t at = static_cast<std::int64_t>(spans[s].first_row + i) * p.n_head + head;
         const Query query{spans[s].first_cell + i, head, q + at * p.kv.dk, sinks == nullptr ? nullptr : sinks + head};
-        attend(p, cells, query, y + at * p.kv.dv);
+        attend(p, cells, query, y + at * (p.v_of_k > 0 ? p.v_of_k : p.kv.dv));
       }
   }
 }

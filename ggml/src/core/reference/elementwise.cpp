@@ -194,8 +194,8 @@ void rotate(Memory& m, const Node& node) {
   for (std::int64_t t = 0; t < tokens; ++t)
     for (int pair = 0; pair < p.n_rot / 2; ++pair) {
       const Angle angle = angle_of(p, positions[t], pair, factors == nullptr ? 1.0 : factors[pair]);
-      const std::int64_t first = adjacent ? 2 * pair : pair;
-      const std::int64_t second = adjacent ? 2 * pair + 1 : pair + p.n_rot / 2;
+      const std::int64_t first = p.first + (adjacent ? 2 * pair : pair);
+      const std::int64_t second = p.first + (adjacent ? 2 * pair + 1 : pair + p.n_rot / 2);
       for (std::int64_t head = 0; head < heads; ++head) {
         const double* in = x + (t * heads + head) * d;
         double* out = y + (t * heads + head) * d;
@@ -213,6 +213,27 @@ void softmax(Memory& m, const Node& node) {
     for (std::int64_t i = 0; i < n; ++i) sum += y[i] = std::exp(x[i] - max);
     for (std::int64_t i = 0; i < n; ++i) y[i] /= sum;
   });
+}
+
+void slice(Memory& m, const Node& node) {
+  const auto& p = std::get<SliceParams>(node.params);
+  const std::int64_t n = m.at(node.src[0]).shape[0];
+  const double* x = m.read(node.src[0]);
+  double* y = m.write(node.dst[0]);
+  for (std::int64_t row = 0; row < m.live(node.src[0]) / n; ++row)
+    std::copy(x + row * n + p.begin, x + row * n + p.begin + p.count, y + row * p.count);
+}
+
+void concat(Memory& m, const Node& node) {
+  const Shape a = m.at(node.src[0]).shape, b = m.at(node.src[1]).shape;
+  const double* x = m.read(node.src[0]);
+  const double* more = m.read(node.src[1]);
+  double* y = m.write(node.dst[0]);
+  for (std::int64_t row = 0; row < m.live(node.src[0]) / a[0]; ++row) {
+    const std::int64_t other = b[1] == 1 ? row / a[1] : row;
+    y = std::copy(x + row * a[0], x + (row + 1) * a[0], y);
+    y = std::copy(more + other * b[0], more + (other + 1) * b[0], y);
+  }
 }
 
 void copy(Memory& m, const Node& node) {

@@ -49,6 +49,18 @@ Evaluate evaluator(Op op) {
       return reference::pick;
     case Op::copy:
       return reference::copy;
+    case Op::slice:
+      return reference::slice;
+    case Op::concat:
+      return reference::concat;
+    case Op::mul_mat_heads:
+      return reference::mul_mat_heads;
+    case Op::conv1d:
+      return reference::conv1d;
+    case Op::delta_rule:
+      return reference::delta_rule;
+    case Op::pool:
+      return reference::pool;
     default:
       return nullptr;  // coarse: never left after decompose()
   }

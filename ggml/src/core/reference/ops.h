@@ -15,10 +15,13 @@ void gated(Memory& m, const Node& node);
 void rotate(Memory& m, const Node& node);
 void softmax(Memory& m, const Node& node);
 void copy(Memory& m, const Node& node);
+void slice(Memory& m, const Node& node);
+void concat(Memory& m, const Node& node);
 
 // products.cpp
 void get_rows(Memory& m, const Node& node);
 void mul_mat(Memory& m, const Node& node);
+void mul_mat_heads(Memory& m, const Node& node);
 void mul_mat_id(Memory& m, const Node& node);
 void weighted_sum(Memory& m, const Node& node);
 
@@ -30,5 +33,10 @@ void pick(Memory& m, const Node& node);
 // attention.cpp
 void kv_append(Memory& m, const Node& node);
 void attn_dense(Memory& m, const Node& node);
+
+// recurrent.cpp
+void conv1d(Memory& m, const Node& node);
+void delta_rule(Memory& m, const Node& node);
+void pool(Memory& m, const Node& node);
 
 }  // namespace ggml::reference

@@ -53,6 +53,22 @@ void mul_mat(Memory& m, const Node& node) {
     for (std::int64_t i = 0; i < n; ++i) y[row * n + i] = dot(w + i * k, x + row * k, k);
 }
 
+void mul_mat_heads(Memory& m, const Node& node) {
+  const auto& p = std::get<MulMatHeadsParams>(node.params);
+  const Shape x_shape = m.at(node.src[1]).shape;
+  const std::int64_t k = x_shape[0];
+  const double* w = m.read(node.src[0]);
+  const double* x = m.read(node.src[1]);
+  double* y = m.write(node.dst[0]);
+  const std::int64_t tokens = m.live(node.src[1]) / (k * x_shape[1]);
+  for (std::int64_t t = 0; t < tokens; ++t)
+    for (std::int64_t head = 0; head < p.n_head; ++head) {
+      const double* in = x + (x_shape[1] == 1 ? t : t * p.n_head + head) * k;
+      const double* matrix = w + (head * p.rows_per_head + p.begin) * k;
+      for (std::int64_t i = 0; i < p.count; ++i) *y++ = dot(matrix + i * k, in, k);
+    }
+}
+
 void mul_mat_id(Memory& m, const Node& node) {
   const auto& p = std::get<MulMatIdParams>(node.params);
   const Shape stack = m.at(node.src[0]).shape;

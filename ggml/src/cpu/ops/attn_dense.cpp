@@ -40,7 +40,8 @@ class AttnDense final : public BoundOp {
       : p_(std::get<AttentionParams>(node.params)),
         vec_(c.kernels().vec),
         k_load_(c.kernels().kv_of(p_.kv.k_type).load),
-        v_load_(c.kernels().kv_of(p_.kv.v_type).load),
+        v_load_(c.kernels().kv_of(p_.v_of_k > 0 ? p_.kv.k_type : p_.kv.v_type).load),
+        dv_(p_.v_of_k > 0 ? p_.v_of_k : p_.kv.dv),
         q_(c.data<const float>(node.src[0])),
         cache_(p_.kv, c.address(node.src[1]), c.data<const std::int32_t>(node.src[3])),
         spans_(c.data<const AttnSpan>(node.src[2])),
@@ -87,13 +88,14 @@ class AttnDense final : public BoundOp {
       scores[n++] = s - slope * static_cast<float>(std::abs(cell - u));
     });
     const float factor = to_weights(scores, n, head);
-    float* y = dst_ + vector * p_.kv.dv;
-    std::fill(y, y + p_.kv.dv, 0.0f);
+    float* y = dst_ + vector * dv_;
+    std::fill(y, y + dv_, 0.0f);
     n = 0;
     each_cell(span, range, [&](int u, const std::byte* block) {
-      const KvTile v = KvCache::tile(cache_.v(), block, head_kv, u % kKvBlockTokens, 1);
+      const KvPlane& plane = p_.v_of_k > 0 ? cache_.k() : cache_.v();
+      const KvTile v = KvCache::tile(plane, block, head_kv, u % kKvBlockTokens, 1);
       v_load_(v.values, v.scales, v.dim, loaded);
-      vec_.axpy(scores[n++] * factor, loaded, v.dim, y);
+      vec_.axpy(scores[n++] * factor, loaded, dv_, y);
     });
   }
 
@@ -110,6 +112,7 @@ class AttnDense final : public BoundOp {
   const AttentionParams p_;
   const VecKernels& vec_;
   const KvLoadFn k_load_, v_load_;
+  const std::int64_t dv_;
   const float* q_;
   const KvCache cache_;
   const AttnSpan* spans_;
@@ -126,8 +129,10 @@ const char* append_declines(const Graph&, const KernelTable& kernels, const Node
 }
 
 const char* dense_declines(const Graph&, const KernelTable& kernels, const Node& node) {
-  const KvLayout& kv = std::get<AttentionParams>(node.params).kv;
+  const auto& p = std::get<AttentionParams>(node.params);
+  const KvLayout& kv = p.kv;
   if (kernels.kv_of(kv.k_type).load == nullptr) return "no kernel for this type of K";
+  if (p.v_of_k > 0) return nullptr;
   if (kv.dv <= 0 || kernels.kv_of(kv.v_type).load == nullptr) return "no kernel for this type of V";
   return nullptr;
 }

@@ -16,6 +16,9 @@ constexpr const OpImpl* k_ffn[] = {&kFfn};
 constexpr const OpImpl* k_moe_route[] = {&kMoeRoute};
 constexpr const OpImpl* k_moe_ffn[] = {&kMoeFfn};
 constexpr const OpImpl* k_sample[] = {&kSample};
+constexpr const OpImpl* k_mla[] = {&kMla};
+constexpr std::array<const OpImpl*, 0> k_mla_expand{};  // its decomposition is two products and a join
+constexpr const OpImpl* k_delta_net[] = {&kDeltaNet};
 constexpr const OpImpl* k_get_rows[] = {&kGetRows};
 constexpr const OpImpl* k_quantise_act[] = {&kQuantiseAct};
 constexpr const OpImpl* k_mul_mat[] = {&kMulMat};
@@ -34,6 +37,12 @@ constexpr const OpImpl* k_attn_dense[] = {&kAttnDense};
 constexpr const OpImpl* k_weighted_sum[] = {&kWeightedSum};
 constexpr const OpImpl* k_pick[] = {&kPick};
 constexpr const OpImpl* k_copy[] = {&kCopy};
+constexpr const OpImpl* k_slice[] = {&kSlice};
+constexpr const OpImpl* k_concat[] = {&kConcat};
+constexpr const OpImpl* k_mul_mat_heads[] = {&kMulMatHeads};
+constexpr const OpImpl* k_conv1d[] = {&kConv1d};
+constexpr const OpImpl* k_delta_rule[] = {&kDeltaRule};
+constexpr const OpImpl* k_pool[] = {&kPool};
 
 const std::array<std::span<const OpImpl* const>, kOpCount> kImplementations{{
 #define OP(id, Params) std::span<const OpImpl* const>(k_##id),

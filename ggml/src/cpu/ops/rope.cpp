@@ -109,7 +109,7 @@ class Rope final : public BoundOp {
       const std::int64_t offset = (row * part.heads + head) * part.dim;
       float* x = part.dst + offset;
       std::memcpy(x, part.src + offset, sizeof(float) * static_cast<std::size_t>(part.dim));
-      if (p_.layout != RopeLayout::none) rotate_({x, angles, angles + p_.n_rot / 2, p_.n_rot});
+      if (p_.layout != RopeLayout::none) rotate_({x + p_.first, angles, angles + p_.n_rot / 2, p_.n_rot});
       return;
     }
   }
