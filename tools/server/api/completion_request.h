@@ -33,7 +33,7 @@ struct CompletionRequest {
   std::vector<GenerateRequest> prompts;
   bool prompt_was_list = false;  // several prompts: native answers are an array
   AnswerOptions options;
-  common::chat::ReplyReading reply;  // chats: how their answers are read; no format otherwise
+  common::chat::ReplyReading reply{};  // chats: how their answers are read; no format otherwise
   [[nodiscard]] int n_answers() const;
 };
 

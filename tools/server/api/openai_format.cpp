@@ -98,8 +98,8 @@ class TextCompletionFormat : public OpenAiFormat {
     return choice(index, answer.text, logprobs_json(answer), finish_reason(answer.end.stop));
   }
 
-  const CompletionRequest single_{.prompts = {GenerateRequest{}},
-                                  .options = {}};  // a stream's usage is that of its own answer
+  // A stream's usage is that of its own answer.
+  const CompletionRequest single_{.prompts = {GenerateRequest{}}, .options = {}, .reply = {}};
 };
 
 /// "delta" of a chunk. The first piece of a call names it.
@@ -143,7 +143,8 @@ class ChatCompletionFormat : public OpenAiFormat {
                     std::string& out) override {
     std::vector<common::chat::ReplyDelta> deltas = open(index, out).push(event.text);
     // A token's probabilities are told although its text is held back.
-    if (deltas.empty() && !probability.is_null()) deltas.push_back({common::chat::ReplyDelta::Kind::content});
+    if (deltas.empty() && !probability.is_null())
+      deltas.push_back({common::chat::ReplyDelta::Kind::content, 0, {}, {}, {}});
     bool first = true;
     for (const common::chat::ReplyDelta& delta : deltas) {
       Json json = chunk(choice(index, delta_json(delta), nullptr));
