@@ -174,6 +174,9 @@ class Adjustments {
   Adjustments(std::vector<SampleAdjust> biases, std::size_t n_vocab)
       : entries_(std::move(biases)), n_fixed_(entries_.size()), place_(n_vocab, -1) {
     if (place_.empty()) return;
+    // Reserved, so that the usual windows fill up without an allocation on the path of a token.
+    constexpr std::size_t kReserved = 1024;
+    entries_.reserve(n_fixed_ + std::min(kReserved, n_vocab));
     for (std::size_t i = 0; i < n_fixed_; ++i) place(entries_[i].token) = static_cast<std::int32_t>(i);
   }
 
