@@ -24,10 +24,14 @@ if(TANDEM_LLD AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
 endif()
 
 # No fused multiply-add behind our back: kernels ask for it by intrinsic, and the goldens depend on the rounding.
-add_compile_options(-Wall -Wextra -Wshadow -Wpedantic -Wno-unused-parameter -Werror -ffp-contract=off)
+add_compile_options(
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wpedantic;-Wno-unused-parameter;-Werror;-ffp-contract=off>"
+  # nvcc's generated host code is not pedantic.
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these inside its own headers when it inlines aggressively.
-  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-maybe-uninitialized)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict;-Wno-maybe-uninitialized>")
 endif()
 if(GGML_NATIVE)
   add_compile_options(-mtune=native)

@@ -12,6 +12,7 @@
 #include "common/args/table.h"
 #include "common/log/log.h"
 #include "common/log/standard_output.h"
+#include "ggml/cuda.h"
 
 namespace common {
 namespace {
@@ -78,16 +79,30 @@ void Parsing::use(const Option& row, const Argument& argument) {
 }
 
 void Parsing::finish() {
+#ifndef TANDEM_HAS_CUDA
   if (!on_cpu_.empty()) {
     target_.note(ggml::LogLevel::info,
                  joined(on_cpu_) +
                      ": this build has no GPU; all weights and the KV cache are in host memory and "
                      "the CPU computes everything");
   }
+#endif
   if (!unused_.empty()) {
     target_.note(ggml::LogLevel::info, "not used by " + std::string(tool_name(tool_)) + ": " + joined(unused_));
   }
   check_settings(tool_, given_, target_);
+}
+
+void list_devices() {
+  const ggml::CudaDevices cuda = ggml::find_cuda_devices();
+  std::fputs("Available devices:\n", stdout);
+  for (const std::unique_ptr<ggml::Device>& device : cuda.devices) {
+    const ggml::DeviceMemory memory = device->memory();
+    std::printf("  %s: %s (%llu MiB, %llu MiB free)\n", device->name().c_str(), device->description().c_str(),
+                static_cast<unsigned long long>(memory.total >> 20),
+                static_cast<unsigned long long>(memory.free >> 20));
+  }
+  if (cuda.devices.empty()) std::fputs("  (none)\n", stdout);
 }
 
 /// Hands the resolved command line to CLI11: a CLI option per row that occurs, called back in the order of the line.
@@ -166,7 +181,7 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
   run_cli(line.occurrences, parsing);
   parsing.finish();
   if (parsed.settings.model.list_devices) {
-    std::fputs("Available devices:\n  none (this version computes on the CPU)\n", stdout);
+    list_devices();
     parsed.action = Action::exit_success;
     return parsed;
   }

@@ -7,6 +7,7 @@
 #include "common/args/build_info.h"
 #include "common/log/log.h"
 #include "common/log/progress.h"
+#include "common/setup/card.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
@@ -67,6 +68,7 @@ ThreadCounts thread_counts(const Settings& settings) {
 }
 
 std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
+  if (std::unique_ptr<ggml::Device> card = choose_card(settings)) return card;
   ggml::CpuOptions options;
   const ThreadCounts threads = thread_counts(settings);
   options.n_threads = threads.decode;

@@ -14,7 +14,7 @@
 /// From what the user said to running objects: the same steps in every executable.
 namespace common {
 
-/// The CPU device with the threads, affinity and ISA level that were asked for. Throws Error (unknown or missing ISA
+/// The card that computes the whole model (choose_card), else the CPU device with the threads, affinity and ISA level that were asked for. Throws Error (unknown or missing ISA
 /// level).
 [[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
 

@@ -8,11 +8,12 @@
 #include <map>
 #include <set>
 
-#include "ggml/cpu.h"
 #include "ggml/error.h"
 #include "model/hparams.h"
+#include "models/test_device.h"
 
-/// Whole models against golden logits, in all four cases, on the CPU device and on the double-precision reference.
+/// Whole models against golden logits, in all four cases, on a device (make_test_device()) and on the double-precision
+/// reference.
 namespace llama::golden {
 namespace {
 
@@ -121,9 +122,8 @@ class GoldenModel : public testing::TestWithParam<const char*> {
       g_skipped.insert(GetParam());
       GTEST_SKIP() << "no golden file";
     }
-    ggml::CpuOptions options;
-    options.n_threads = 2;
-    cpu_ = ggml::make_cpu_device(options);
+    device_ = make_test_device();
+    if (device_ == nullptr) GTEST_SKIP() << "no such device here";
     for (const std::string& type : golden_->tensor_types)
       if (!ggml::type_from_name(type)) {
         g_skipped.insert(GetParam());
@@ -131,7 +131,7 @@ class GoldenModel : public testing::TestWithParam<const char*> {
       }
     ModelParams params;
     params.path = golden_->path;
-    model_ = Model::load(params, *cpu_, {});
+    model_ = Model::load(params, *device_, {});
   }
 
   /// All four cases with one context; checks what belongs to every run.
@@ -198,7 +198,7 @@ class GoldenModel : public testing::TestWithParam<const char*> {
   }
 
   std::unique_ptr<Golden> golden_;
-  std::unique_ptr<ggml::Device> cpu_;
+  std::unique_ptr<ggml::Device> device_;
   std::unique_ptr<Model> model_;
 };
 
@@ -207,7 +207,7 @@ TEST_P(GoldenModel, GivesTheGoldenLogitsInEveryCaseAndCacheType) {
   constexpr const char* kCases[] = {"single", "batch", "chunks", "pair"};
   for (const Setting& setting : kSettings) {
     if (setting.kv == DType::q8_0 && !golden_->has_q8_cache) continue;
-    const std::vector<Rows> cases = run_cases(*cpu_, context_params(setting));
+    const std::vector<Rows> cases = run_cases(*device_, context_params(setting));
     const bool exact = setting.kv == DType::f32 && golden_->all_f32();
     const Tolerance tolerance = exact                      ? kExactF32
                                 : setting.kv == DType::f32 ? golden_->f32_kv
@@ -238,7 +238,7 @@ TEST_P(GoldenModel, GivesThemInEveryFormOfLatentAttention) {
       ContextParams params = context_params(setting);
       params.mla = form;
       const std::string what = std::string(setting.name) + ", -mla " + std::to_string(form);
-      const std::vector<Rows> cases = run_cases(*cpu_, params);
+      const std::vector<Rows> cases = run_cases(*device_, params);
       for (const Rows& rows : cases) {
         if (setting.kv == DType::f16) {
           expect_close(rows, golden_->f16_kv, what);
@@ -248,7 +248,7 @@ TEST_P(GoldenModel, GivesThemInEveryFormOfLatentAttention) {
           expect_close(rows, golden_->f32_kv, what);
         }
       }
-      const Context context(*model_, *cpu_, params);
+      const Context context(*model_, *device_, params);
       std::uint64_t elements = form == 0 ? expanded : latent;
       if (form == 1 && !setting.flash) elements += static_cast<std::uint64_t>(hparams.mla.kv_rank);
       const std::uint64_t bytes = setting.kv == DType::f32 ? 4 : 2;
@@ -276,7 +276,7 @@ TEST_P(GoldenModel, ChoosesTheGoldenExperts) {
   ExpertObserver observer;
   ContextParams params = context_params(kSettings[0]);
   params.observer = &observer;
-  Context context(*model_, *cpu_, params);
+  Context context(*model_, *device_, params);
   Rows rows(kRows);
   run_chunks(context, *golden_, rows);
   expect_close(rows, golden_->f32_kv, "observed");
@@ -299,10 +299,10 @@ TEST_P(GoldenModel, ChoosesTheGoldenExperts) {
 TEST_P(GoldenModel, WithoutGraphReuseGivesEqualLogits) {
   ContextParams params = context_params(kSettings[2]);
   Rows reused(kRows), rebuilt(kRows);
-  Context a(*model_, *cpu_, params);
+  Context a(*model_, *device_, params);
   run_chunks(a, *golden_, reused);
   params.reuse_graphs = false;
-  Context b(*model_, *cpu_, params);
+  Context b(*model_, *device_, params);
   run_chunks(b, *golden_, rebuilt);
   EXPECT_EQ(reused, rebuilt);
   EXPECT_GT(b.stats().graph_builds, a.stats().graph_builds);

@@ -14,8 +14,8 @@ StepPorts::StepPorts(const PortSizes& sizes, const KvCache& cache, ggml::Device&
   host_.resize(static_cast<std::size_t>(port::block_table(GroupId(cache.n_groups())).v) + 1, nullptr);
   add(port::kTokens, n_ubatch * sizeof(std::int32_t), device);
   add(port::kPositions, n_ubatch * sizeof(std::int32_t), device);
-  add(port::kStreamEven, stream_bytes, device);
-  add(port::kStreamOdd, stream_bytes, device);
+  add(port::kStreamEven, stream_bytes, device, ggml::BufferKind::device);
+  add(port::kStreamOdd, stream_bytes, device, ggml::BufferKind::device);
   add(port::kOutputRows, n_ubatch * sizeof(std::int32_t), device);
   add(port::kHeadRows, head_rows * sizeof(std::int32_t), device);
   add(port::kLogits, head_rows * static_cast<std::size_t>(sizes.n_vocab) * sizeof(float), device);
@@ -42,8 +42,8 @@ StepPorts::StepPorts(const PortSizes& sizes, const KvCache& cache, ggml::Device&
   }
 }
 
-void StepPorts::add(ggml::PortId id, std::size_t bytes, ggml::Device& device) {
-  buffers_.push_back(device.allocate(std::max<std::size_t>(bytes, 64), ggml::BufferKind::host_pageable));
+void StepPorts::add(ggml::PortId id, std::size_t bytes, ggml::Device& device, ggml::BufferKind kind) {
+  buffers_.push_back(device.allocate(std::max<std::size_t>(bytes, 64), kind));
   std::byte* data = buffers_.back()->data();
   host_[static_cast<std::size_t>(id.v)] = data;
   bindings_.push_back({id, data, buffers_.back()->bytes()});
@@ -56,7 +56,7 @@ void StepPorts::grow_adjust(std::size_t entries, ggml::Device& device) {
     if (bindings_[i].port != port::kAdjust) continue;
     sizes_.adjust_entries = entries;
     std::unique_ptr<ggml::Buffer> bigger =
-        device.allocate(entries * sizeof(ggml::SampleAdjust), ggml::BufferKind::host_pageable);
+        device.allocate(entries * sizeof(ggml::SampleAdjust), ggml::BufferKind::host_pinned);
     host_[static_cast<std::size_t>(port::kAdjust.v)] = bigger->data();
     for (std::unique_ptr<ggml::Buffer>& buffer : buffers_)
       if (buffer->data() == bindings_[i].data) buffer = std::move(bigger);

@@ -84,7 +84,9 @@ class StepPorts {
   void grow_adjust(std::size_t entries, ggml::Device& device);
 
  private:
-  void add(ggml::PortId id, std::size_t bytes, ggml::Device& device);
+  /// What the host reads or writes lies in host memory that the device reaches in place.
+  void add(ggml::PortId id, std::size_t bytes, ggml::Device& device,
+           ggml::BufferKind kind = ggml::BufferKind::host_pinned);
   template <class T>
   [[nodiscard]] T* as(ggml::PortId id) {
     return reinterpret_cast<T*>(host_[static_cast<std::size_t>(id.v)]);

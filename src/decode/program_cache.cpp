@@ -17,7 +17,7 @@ ProgramCache::ProgramCache(const SegmentBuilder& builder, const StepPorts& ports
     : builder_(builder), ports_(ports), params_(params), device_(device), executor_(device.make_executor()) {
   options_.observer = params.observer;
   options_.decompose_all = params.decompose_all;
-  arena_ = device.allocate(largest_arena(), ggml::BufferKind::host_pageable);
+  arena_ = device.allocate(largest_arena(), ggml::BufferKind::device);
 }
 
 std::size_t ProgramCache::largest_arena() const {
@@ -48,7 +48,7 @@ ggml::Program& ProgramCache::get(const SegmentKey& key) {
   if (wanted > arena_->bytes()) {
     // Programs are bound to the arena they were compiled with.
     programs_.clear();
-    arena_ = device_.allocate(wanted, ggml::BufferKind::host_pageable);
+    arena_ = device_.allocate(wanted, ggml::BufferKind::device);
   }
   std::unique_ptr<ggml::Program> program = executor_->compile(graph, ports_.bindings(), *arena_, options_);
   ++builds_;

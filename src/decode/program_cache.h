@@ -20,6 +20,8 @@ class ProgramCache {
 
   [[nodiscard]] ggml::Program& get(const SegmentKey& key);
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
+  /// Waits for all that was run: then ports may be read and filled anew.
+  void synchronise() { executor_->synchronise(); }
   /// Forgets all programs: ports moved, or graphs must not be reused.
   void clear() { programs_.clear(); }
 

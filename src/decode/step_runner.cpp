@@ -260,6 +260,7 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
       for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
     run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
   }
+  if (all.empty()) programs_.synchronise();
   count_bytes();
 }
 
@@ -273,6 +274,7 @@ void StepRunner::run_head(std::span<const Output> outputs, const ggml::StopToken
                  .output_bucket = bucket_for(n, ports_.sizes().max_head_rows),
                  .sample = sample},
                 counts, stop);
+  programs_.synchronise();
   store(outputs, output);
 }
 

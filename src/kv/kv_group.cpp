@@ -1,7 +1,6 @@
 #include "kv/kv_group.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ggml/error.h"
 
@@ -18,8 +17,8 @@ int blocks_of(int cells) {
 }  // namespace
 
 KvGroup::KvGroup(const KvGroupSpec& spec, int n_sequences, int max_cells, ggml::Device& device)
-    : spec_(spec), pool_(spec.n_blocks), tables_(static_cast<std::size_t>(n_sequences)) {
-  memory_ = device.allocate(total_bytes(), ggml::BufferKind::host_pageable);
+    : spec_(spec), pool_(spec.n_blocks), tables_(static_cast<std::size_t>(n_sequences)), device_(device) {
+  memory_ = device.allocate(total_bytes(), ggml::BufferKind::device);
   // Reserved in full, so that a growing sequence never allocates on the path of a token.
   for (BlockTable& table : tables_) table.blocks.reserve(static_cast<std::size_t>(blocks_of(max_cells)) + 1);
 }
@@ -39,7 +38,7 @@ BlockId KvGroup::take_clean() {
   // Attention may multiply cells that it does not see by zero; never-written memory could hold NaN there.
   const std::size_t bytes = spec_.layout.block_bytes();
   for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer)
-    std::memset(layer_base(layer) + static_cast<std::size_t>(block.v) * bytes, 0, bytes);
+    device_.clear(layer_base(layer) + static_cast<std::size_t>(block.v) * bytes, bytes);
   return block;
 }
 
@@ -48,8 +47,8 @@ void KvGroup::copy_on_write(std::int32_t& entry) {
   const BlockId to = pool_.take();
   const std::size_t bytes = spec_.layout.block_bytes();
   for (std::size_t layer = 0; layer < spec_.layers.size(); ++layer)
-    std::memcpy(layer_base(layer) + static_cast<std::size_t>(to.v) * bytes,
-                layer_base(layer) + static_cast<std::size_t>(from.v) * bytes, bytes);
+    device_.copy(layer_base(layer) + static_cast<std::size_t>(to.v) * bytes,
+                 layer_base(layer) + static_cast<std::size_t>(from.v) * bytes, bytes);
   pool_.release(from);
   entry = to.v;
 }

@@ -49,6 +49,7 @@ class KvGroup {
   [[nodiscard]] const BlockTable& table(SeqId seq) const { return tables_[static_cast<std::size_t>(seq.v)]; }
   /// Start of the blocks of the group's `index`-th layer; block b lies b * block_bytes() further on.
   [[nodiscard]] std::byte* layer_base(std::size_t index) const;
+  [[nodiscard]] ggml::Device& device() const { return device_; }
   [[nodiscard]] std::size_t layer_bytes() const;
   [[nodiscard]] std::size_t total_bytes() const { return spec_.layers.size() * layer_bytes(); }
 
@@ -80,6 +81,7 @@ class KvGroup {
   BlockPool pool_;
   std::unique_ptr<ggml::Buffer> memory_;
   std::vector<BlockTable> tables_;
+  ggml::Device& device_;
 };
 
 }  // namespace llama

@@ -20,11 +20,40 @@ int first_after_shift(const BlockTable& table, int begin, int n) {
   return table.first_cell <= begin ? table.first_cell : std::max(table.first_cell, begin + n) - n;
 }
 
-KvCells cells_of(const KvGroup& group, std::size_t layer, const BlockTable& table, int cell) {
-  const auto block = static_cast<std::size_t>(table.blocks[static_cast<std::size_t>(cell / kKvBlockTokens)]);
-  const ggml::KvLayout& layout = group.spec().layout;
-  return {layout, group.layer_base(layer) + block * layout.block_bytes()};
-}
+/// The blocks of one layer and sequence where the host can work on them: in place, or copied from the device and back.
+class HostBlocks {
+ public:
+  HostBlocks(const KvGroup& group, std::size_t layer, const BlockTable& table)
+      : group_(group), layer_(layer), table_(table) {
+    if (group.device().memory_is_host()) return;
+    const std::size_t bytes = group.spec().layout.block_bytes();
+    copies_.resize(table.blocks.size() * bytes);
+    for (std::size_t i = 0; i < table.blocks.size(); ++i)
+      if (table.blocks[i] >= 0) group.device().copy(copies_.data() + i * bytes, address(i), bytes);
+  }
+  [[nodiscard]] KvCells of_cell(int cell) {
+    const auto i = static_cast<std::size_t>(cell / kKvBlockTokens);
+    const ggml::KvLayout& layout = group_.spec().layout;
+    return {layout, copies_.empty() ? address(i) : copies_.data() + i * layout.block_bytes()};
+  }
+  /// Blocks from the one of `cell` on go back to the device.
+  void store_from(int cell) {
+    if (copies_.empty()) return;
+    const std::size_t bytes = group_.spec().layout.block_bytes();
+    for (auto i = static_cast<std::size_t>(cell / kKvBlockTokens); i < table_.blocks.size(); ++i)
+      if (table_.blocks[i] >= 0) group_.device().copy(address(i), copies_.data() + i * bytes, bytes);
+  }
+
+ private:
+  [[nodiscard]] std::byte* address(std::size_t i) const {
+    return group_.layer_base(layer_) + static_cast<std::size_t>(table_.blocks[i]) * group_.spec().layout.block_bytes();
+  }
+
+  const KvGroup& group_;
+  std::size_t layer_;
+  const BlockTable& table_;
+  std::vector<std::byte> copies_;  // empty: in place
+};
 
 }  // namespace
 
@@ -71,12 +100,14 @@ void KvCache::shift(SeqId seq, int begin, int n, std::span<const LayerRope> rope
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
       const LayerRope& rope = ropes[static_cast<std::size_t>(spec.layers[i].v)];
       const KeyRotation rotation(rope.params, rope.factors, -n);
+      HostBlocks blocks(group, i, table);
       for (int cell = first_moved; cell < old_length; ++cell) {
         const int to = cell - n;  // ascending: nothing is overwritten before it was read
-        KvCells dst = cells_of(group, i, table, to);
-        dst.copy_cell(to % kKvBlockTokens, cells_of(group, i, table, cell), cell % kKvBlockTokens);
+        KvCells dst = blocks.of_cell(to);
+        dst.copy_cell(to % kKvBlockTokens, blocks.of_cell(cell), cell % kKvBlockTokens);
         dst.rotate_key(to % kKvBlockTokens, rotation, scratch);
       }
+      blocks.store_from(first_moved - n);
     }
     group.set_first_cell(seq, first_after_shift(table, begin, n));
   }

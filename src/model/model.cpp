@@ -118,7 +118,7 @@ ModelInfo describe(const ggml::gguf::File& file, const Hparams& hparams) {
 Model::Model() : impl_(std::make_unique<Impl>()) {}
 Model::~Model() = default;
 
-std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& cpu, const LoadProgress& progress) {
+std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& device, const LoadProgress& progress) {
   std::unique_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
   impl.path = params.path;
@@ -131,8 +131,8 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& cpu,
   if (!params.vocab_only) {
     const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
-    load_weights(file, match.found, params, cpu, progress, impl.weights);
-    derive_weights(impl.hparams, cpu, impl.weights);
+    load_weights(file, match.found, params, device, progress, impl.weights);
+    derive_weights(impl.hparams, device, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;

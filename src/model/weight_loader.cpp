@@ -99,14 +99,14 @@ std::uint64_t padded(std::uint64_t bytes) {
 }
 
 void read_tensors(const ggml::gguf::File& file, std::span<const Loaded> tensors, ggml::gguf::ReadMode mode,
-                  ggml::Device& cpu, Progress& progress, ModelWeights& weights) {
+                  ggml::Device& device, Progress& progress, ModelWeights& weights) {
   std::vector<ggml::gguf::Reader> readers;
   readers.reserve(file.shards().size());
   for (const ggml::gguf::Shard& shard : file.shards()) readers.emplace_back(shard.path, mode);
   std::uint64_t total = 0;
   for (const Loaded& tensor : tensors) total += padded(tensor.info->bytes);
-  weights.buffers.push_back(
-      cpu.allocate(static_cast<std::size_t>(std::max<std::uint64_t>(total, kAlign)), ggml::BufferKind::host_pageable));
+  weights.buffers.push_back(device.allocate(static_cast<std::size_t>(std::max<std::uint64_t>(total, kAlign)),
+                                            ggml::BufferKind::host_pageable));
   std::byte* data = weights.buffers.back()->data();
   for (const Loaded& tensor : tensors) {
     const std::uint64_t bytes = tensor.info->bytes;
@@ -120,12 +120,39 @@ void read_tensors(const ggml::gguf::File& file, std::span<const Loaded> tensors,
   }
 }
 
+constexpr std::size_t kDeviceAlign = 256;
+
+std::size_t device_bytes(const ggml::Device& device, const ggml::Weight& weight) {
+  return (device.weight_bytes(weight.type, weight.shape) + kDeviceAlign - 1) / kDeviceAlign * kDeviceAlign;
+}
+
+/// Copies the weights to the device, one after another in one buffer; where it reads them in place: nothing.
+void copy_to_device(std::span<const Loaded> tensors, ggml::Device& device, bool report, Progress& progress,
+                    ModelWeights& weights) {
+  std::size_t total = 0;
+  for (const Loaded& tensor : tensors) total += device_bytes(device, *tensor.weight);
+  if (total == 0) return;
+  weights.buffers.push_back(device.allocate(total, ggml::BufferKind::device));
+  std::byte* data = weights.buffers.back()->data();
+  for (const Loaded& tensor : tensors) {
+    ggml::Weight& weight = *tensor.weight;
+    device.load_weight(weight.type, weight.shape, weight.placements.front().data, data);
+    ggml::Placement placement;
+    placement.device = device.id();
+    placement.kind = ggml::BufferKind::device;
+    placement.data = data;
+    weight.placements.push_back(placement);
+    data += device_bytes(device, weight);
+    if (report) progress.add(tensor.info->bytes);
+  }
+}
+
 /// Pins the weights. That it fails is a warning: the model works, only less steadily.
 void lock_weights(const ModelWeights& weights) {
   try {
     for (const ggml::gguf::Mapping& mapping : weights.mappings) mapping.lock(0, mapping.bytes().size());
     for (const std::unique_ptr<ggml::Buffer>& buffer : weights.buffers)
-      if (mlock(buffer->data(), buffer->bytes()) != 0)
+      if (buffer->kind() != ggml::BufferKind::device && mlock(buffer->data(), buffer->bytes()) != 0)
         throw Error(ErrorCode::out_of_memory,
                     strf("could not lock %zu bytes of weights in memory: %s", buffer->bytes(), std::strerror(errno)),
                     "raise the limit with `ulimit -l unlimited`");
@@ -158,7 +185,7 @@ void check_values(const ggml::gguf::File& file, std::span<const Loaded> tensors,
 }  // namespace
 
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
-                  ggml::Device& cpu, const LoadProgress& progress, ModelWeights& weights) {
+                  ggml::Device& device, const LoadProgress& progress, ModelWeights& weights) {
   std::vector<Loaded> tensors;
   std::uint64_t total = 0;
   for (const TensorMatch& match : matches) {
@@ -172,11 +199,16 @@ void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> mat
   else
     read_tensors(
         file, tensors,
-        params.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered, cpu,
+        params.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered, device,
         reporter, weights);
   if (params.check_tensors) check_values(file, tensors, mapped, reporter);
   if (params.lock_memory) lock_weights(weights);
-  if (mapped && !params.check_tensors) reporter.add(total);
+  const bool in_place = std::all_of(tensors.begin(), tensors.end(), [&](const Loaded& tensor) {
+    return device.weight_bytes(tensor.weight->type, tensor.weight->shape) == 0;
+  });
+  const bool reported = !mapped || params.check_tensors;
+  copy_to_device(tensors, device, !reported, reporter, weights);
+  if (in_place && !reported) reporter.add(total);
 }
 
 }  // namespace llama

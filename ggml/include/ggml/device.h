@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -85,8 +86,12 @@ class Executor {
   virtual std::unique_ptr<Program> compile(const Graph& graph, std::span<const PortBinding> ports, Buffer& arena,
                                            const CompileOptions& options) = 0;
   virtual std::unique_ptr<Event> submit(Program& program, const StepCounts& counts, const StopToken& stop) = 0;
-  /// submit and wait without an Event (the path of a token allocates nothing).
+  /// submit without an Event (the path of a token allocates nothing). Programs of an executor run in the order of the
+  /// calls; a device that works on its own may still be busy when the call returns. Its ports may be touched, and the
+  /// same program run again, after synchronise().
   virtual void run(Program& program, const StepCounts& counts, const StopToken& stop) = 0;
+  /// Waits for everything that was run; throws what it threw.
+  virtual void synchronise() {}
 };
 
 struct DeviceMemory {
@@ -99,9 +104,22 @@ class Device {
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;         // "CPU", "CUDA0"
   [[nodiscard]] virtual const std::string& description() const noexcept = 0;  // the processor's own name
   [[nodiscard]] virtual DeviceMemory memory() const = 0;
+  [[nodiscard]] virtual DeviceId id() const noexcept { return DeviceId(0); }
   /// Throws DeviceError naming device, bytes wanted and free, and what to change.
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes, BufferKind kind) = 0;
   virtual std::unique_ptr<Executor> make_executor() = 0;
+
+  /// Bytes of this device's memory that a weight takes in the form the device computes with; 0: it is read in place.
+  [[nodiscard]] virtual std::size_t weight_bytes(DType type, const Shape& shape) const noexcept { return 0; }
+  /// Writes a weight from host memory (`src`: tensor_bytes(), as in the file) in that form to `dst`: weight_bytes() of
+  /// this device's memory, aligned to 256.
+  virtual void load_weight(DType type, const Shape& shape, const std::byte* src, std::byte* dst) {}
+  /// Whether the host may read and write this device's memory (kind device) through its addresses.
+  [[nodiscard]] virtual bool memory_is_host() const noexcept { return true; }
+  /// Copies between memory of this device and host memory, either way, or inside either. Done on return.
+  virtual void copy(std::byte* dst, const std::byte* src, std::size_t bytes) { std::memcpy(dst, src, bytes); }
+  /// Zeroes memory of this device before anything that is run later.
+  virtual void clear(std::byte* dst, std::size_t bytes) { std::memset(dst, 0, bytes); }
 };
 
 }  // namespace ggml

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -10,6 +11,18 @@
 #include "ggml/reference.h"
 
 namespace ggml::cpu::test {
+namespace {
+
+Device*& device_instead() {
+  static Device* device = nullptr;
+  return device;
+}
+
+}  // namespace
+
+void test_device_instead(Device& device) {
+  device_instead() = &device;
+}
 
 TestBed::TestBed(int token_bucket, int output_bucket, std::uint32_t seed)
     : builder_(token_bucket, output_bucket), random_(seed) {}
@@ -64,9 +77,7 @@ Slot TestBed::slot(DType type, const Shape& shape) {
 }
 
 PortId TestBed::add_port(std::string name, DType type, std::vector<std::int32_t> initial, bool is_result) {
-  std::unique_ptr<Buffer> memory =
-      cpu_device("", 1).allocate(initial.size() * sizeof(std::int32_t), BufferKind::host_pageable);
-  ports_.push_back({std::move(name), type, std::move(initial), is_result, std::move(memory)});
+  ports_.push_back({std::move(name), type, std::move(initial), is_result, nullptr});
   return PortId(static_cast<std::int32_t>(ports_.size()) - 1);
 }
 
@@ -98,10 +109,11 @@ void TestBed::output(TensorId id, std::string name) {
   builder_.output(id, add_port(std::move(name), t.type, std::vector<std::int32_t>(n, kUntouched), true));
 }
 
-std::vector<PortBinding> TestBed::bind_ports() {
+std::vector<PortBinding> TestBed::bind_ports(Device& device) {
   std::vector<PortBinding> bindings;
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const std::size_t bytes = ports_[i].initial.size() * sizeof(std::int32_t);
+    ports_[i].memory = device.allocate(bytes, BufferKind::host_pinned);
     if (bytes > 0) std::memcpy(ports_[i].memory->data(), ports_[i].initial.data(), bytes);
     bindings.push_back({PortId(static_cast<std::int32_t>(i)), ports_[i].memory->data(), bytes});
   }
@@ -125,17 +137,40 @@ void TestBed::collect(Outcome& outcome) const {
 }
 
 Outcome TestBed::run_cpu(const StepCounts& counts, const DeviceSetup& setup) {
-  Device& device = cpu_device(setup.isa, setup.n_threads);
-  const std::unique_ptr<Executor> executor = device.make_executor();
-  const std::vector<PortBinding> bindings = bind_ports();
   CompileOptions options;
   options.decompose_all = setup.decompose_all;
   options.observer = setup.observer;
+  return run_on(device_instead() != nullptr ? *device_instead() : cpu_device(setup.isa, setup.n_threads), counts,
+                options);
+}
+
+void TestBed::place_weights(Device& device) {
+  for (Weight& w : weights_) {
+    const bool placed = std::any_of(w.placements.begin(), w.placements.end(),
+                                    [&](const Placement& p) { return p.device == device.id(); });
+    if (placed) continue;
+    Placement placement;
+    placement.device = device.id();
+    placement.kind = BufferKind::device;
+    std::unique_ptr<Buffer> memory = device.allocate(device.weight_bytes(w.type, w.shape), BufferKind::device);
+    device.load_weight(w.type, w.shape, w.placements[0].data, memory->data());
+    placement.data = memory->data();
+    w.placements.push_back(placement);
+    placed_.push_back(std::move(memory));
+  }
+}
+
+Outcome TestBed::run_on(Device& device, const StepCounts& counts, const CompileOptions& options) {
+  place_weights(device);
+  const std::unique_ptr<Executor> executor = device.make_executor();
+  const std::vector<PortBinding> bindings = bind_ports(device);
   const std::size_t bytes = executor->arena_bytes(builder_.graph(), options);
-  const std::unique_ptr<Buffer> arena = device.allocate(bytes, BufferKind::host_pageable);
-  if (bytes > 0) std::memset(arena->data(), 0xff, bytes);  // NaN: whoever reads what nobody wrote is seen
+  const std::unique_ptr<Buffer> arena = device.allocate(bytes, BufferKind::device);
+  const std::vector<std::byte> unwritten(bytes, std::byte{0xff});  // NaN: whoever reads what nobody wrote is seen
+  if (bytes > 0) device.copy(arena->data(), unwritten.data(), bytes);
   const std::unique_ptr<Program> program = executor->compile(builder_.graph(), bindings, *arena, options);
   executor->run(*program, counts, {});
+  executor->synchronise();
   Outcome outcome;
   outcome.description = program->describe();
   outcome.plan = program->memory();
@@ -145,7 +180,7 @@ Outcome TestBed::run_cpu(const StepCounts& counts, const DeviceSetup& setup) {
 
 Outcome TestBed::run_reference(const StepCounts& counts) {
   ReferenceExecutor executor;
-  const std::vector<PortBinding> bindings = bind_ports();
+  const std::vector<PortBinding> bindings = bind_ports(cpu_device("", 1));
   const std::unique_ptr<Program> program = executor.compile(builder_.graph(), bindings, CompileOptions{});
   executor.run(*program, counts, {});
   Outcome outcome;
@@ -167,6 +202,7 @@ Device& cpu_device(const std::string& isa, int n_threads) {
 }
 
 std::vector<std::string> isa_names() {
+  if (device_instead() != nullptr) return {device_instead()->name()};
   std::vector<std::string> names;
   for (const KernelTable* table : available_tables()) names.emplace_back(table->name);
   return names;

@@ -56,6 +56,8 @@ class TestBed {
   void output(TensorId id, std::string name);
 
   Outcome run_cpu(const StepCounts& counts, const DeviceSetup& setup);
+  /// On any device: weights are copied to it in its own form, ports lie in host memory that it reads in place.
+  Outcome run_on(Device& device, const StepCounts& counts, const CompileOptions& options);
   Outcome run_reference(const StepCounts& counts);
 
   [[nodiscard]] std::vector<float> normal(std::int64_t n, float scale);
@@ -70,7 +72,8 @@ class TestBed {
     std::unique_ptr<Buffer> memory;
   };
   PortId add_port(std::string name, DType type, std::vector<std::int32_t> initial, bool is_result);
-  std::vector<PortBinding> bind_ports();
+  std::vector<PortBinding> bind_ports(Device& device);
+  void place_weights(Device& device);
   void collect(Outcome& outcome) const;
 
   GraphBuilder builder_;
@@ -78,7 +81,11 @@ class TestBed {
   std::deque<Weight> weights_;
   std::deque<std::vector<std::byte>> storage_;
   std::deque<Port> ports_;
+  std::deque<std::unique_ptr<Buffer>> placed_;  // copies of weights on other devices
 };
+
+/// From now on every case runs on this device and no other: the op tests of another backend are those of the CPU.
+void test_device_instead(Device& device);
 
 /// The device for a setup; made once, kept for the rest of the program.
 Device& cpu_device(const std::string& isa, int n_threads);

@@ -58,7 +58,8 @@ class Model {
  public:
   /// Throws Error (invalid_file lists every problem with a tensor or key, expected and found; unsupported names the
   /// known families).
-  static std::unique_ptr<Model> load(const ModelParams& params, ggml::Device& cpu, const LoadProgress& progress);
+  /// `device` is the one that will compute: where it does not read weights in place, it gets its own copies.
+  static std::unique_ptr<Model> load(const ModelParams& params, ggml::Device& device, const LoadProgress& progress);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

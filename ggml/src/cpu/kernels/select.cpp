@@ -28,14 +28,14 @@ bool has_avx2() noexcept {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c() &&
          __builtin_cpu_supports("bmi2");
 }
-bool has_avx512() noexcept {
+[[maybe_unused]] bool has_avx512() noexcept {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
-bool has_vnni() noexcept {
+[[maybe_unused]] bool has_vnni() noexcept {
   return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
-bool has_vbmi() noexcept {
+[[maybe_unused]] bool has_vbmi() noexcept {
   return has_vnni() && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
          __builtin_cpu_supports("avx512bf16");
 }
@@ -44,7 +44,9 @@ bool always() noexcept {
 }
 
 constexpr std::array kLevels{
+#ifndef TANDEM_NO_AVX512
     Level{&kTableAvx512Vbmi, has_vbmi}, Level{&kTableAvx512Vnni, has_vnni}, Level{&kTableAvx512, has_avx512},
+#endif
     Level{&kTableAvx2, has_avx2},       Level{&kTableScalar, always},
 };
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ggml/device.h"
+
+namespace ggml {
+
+/// What the machine has for CUDA, as the driver numbers it (CUDA_VISIBLE_DEVICES is the driver's business).
+struct CudaDevices {
+  std::vector<std::unique_ptr<Device>> devices;  // named CUDA0, CUDA1, ...
+  std::string problem;  // why there is none: built without CUDA, no driver, driver too old, no card; empty otherwise
+};
+
+/// Finds the cards and opens each. Never throws: a machine without a usable card runs on the CPU.
+[[nodiscard]] CudaDevices find_cuda_devices();
+
+}  // namespace ggml

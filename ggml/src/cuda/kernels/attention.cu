@@ -1,0 +1,322 @@
+#include "cuda/kernels/attention.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/kernels/device.cuh"
+#include "cuda/kernels/launch.cuh"
+
+// Attention for any shape: a block of 128 threads takes one row, one key head with all query heads that share it, and
+// every n_splits-th KV block; scores of a KV block, their running maximum and sum (arXiv:2205.14135), weighted values.
+// A second kernel joins the splits. Keys are read a token per thread, values a column per thread.
+namespace ggml::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kTokens = kKvBlockTokens;
+
+struct RowPlace {
+  int span;
+  int cell;
+};
+
+/// The span that holds a row, or -1.
+__device__ RowPlace place_of(const KvInputs& in, int row) {
+  const int n = *in.n_spans;
+  for (int s = 0; s < n; ++s) {
+    const AttnSpan& span = in.spans[s];
+    if (row >= span.first_row && row < span.first_row + span.n_rows) return {s, span.first_cell + row - span.first_row};
+  }
+  return {-1, 0};
+}
+
+__device__ std::uint8_t* block_of(const KvInputs& in, const AttnSpan& span, int index, std::int64_t block_bytes) {
+  if (index < span.first_block) return nullptr;
+  const int block = in.table[span.table_offset + index - span.first_block];
+  return block < 0 ? nullptr : in.pool + block * block_bytes;
+}
+
+/// Writes one head's vector of one token: the float types element by element, q8_0 with a warp per 32.
+__device__ void store(DType type, int dim, const float* x, std::uint8_t* values, std::uint8_t* scales, int token,
+                      int i) {
+  switch (type) {
+    case DType::f32:
+      reinterpret_cast<float*>(values)[token * dim + i] = x[i];
+      return;
+    case DType::f16:
+      reinterpret_cast<__half*>(values)[token * dim + i] = __float2half_rn(x[i]);
+      return;
+    case DType::bf16:
+      reinterpret_cast<__nv_bfloat16*>(values)[token * dim + i] = __float2bfloat16_rn(x[i]);
+      return;
+    default: {  // 8-bit codes with an f16 scale per 32; the whole warp is here
+      const float v = x[i];
+      const float amax = warp_max(fabsf(v));
+      const float inverse = amax > 0 ? 127.0f / amax : 0.0f;
+      reinterpret_cast<std::int8_t*>(values)[token * dim + i] = static_cast<std::int8_t>(rintf(v * inverse));
+      if (i % kUnit == 0)
+        reinterpret_cast<__half*>(scales)[token * (dim / kUnit) + i / kUnit] = __float2half_rn(amax / 127.0f);
+    }
+  }
+}
+
+/// A warp per (token, head): keys, then values.
+__global__ void __launch_bounds__(kThreads) kv_append(const __grid_constant__ AppendArgs a) {
+  begin_kernel();
+  const int item = static_cast<int>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row = item / a.kv.n_head_kv, head = item % a.kv.n_head_kv;
+  if (row >= live(a.tokens)) return;
+  const RowPlace place = place_of(a.in, row);
+  if (place.span < 0) return;
+  std::uint8_t* block = block_of(a.in, a.in.spans[place.span], place.cell / kTokens, a.kv.block_bytes);
+  if (block == nullptr) return;
+  const int token = place.cell % kTokens;
+  const float* k = a.k + (static_cast<std::int64_t>(row) * a.kv.n_head_kv + head) * a.kv.dk;
+  for (int i = lane; i < a.kv.dk; i += kWarp) {
+    store(a.kv.k_type, a.kv.dk, k, block + head * a.kv.k_head, block + a.kv.k_scales + head * a.kv.k_head_scales, token,
+          i);
+  }
+  const float* v = a.v + (static_cast<std::int64_t>(row) * a.kv.n_head_kv + head) * a.kv.dv;
+  for (int i = lane; i < a.kv.dv; i += kWarp) {
+    store(a.kv.v_type, a.kv.dv, v, block + a.kv.v_values + head * a.kv.v_head,
+          block + a.kv.v_scales + head * a.kv.v_head_scales, token, i);
+  }
+}
+
+__device__ float load(DType type, int dim, const std::uint8_t* values, const std::uint8_t* scales, int token, int i) {
+  switch (type) {
+    case DType::f32:
+      return reinterpret_cast<const float*>(values)[token * dim + i];
+    case DType::f16:
+      return __half2float(reinterpret_cast<const __half*>(values)[token * dim + i]);
+    case DType::bf16:
+      return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(values)[token * dim + i]);
+    default:
+      return __half2float(reinterpret_cast<const __half*>(scales)[token * (dim / kUnit) + i / kUnit]) *
+             static_cast<float>(reinterpret_cast<const std::int8_t*>(values)[token * dim + i]);
+  }
+}
+
+__device__ bool visible(const AttentionArgs& a, int query, int key) {
+  if (a.causal && key > query) return false;
+  switch (a.window_kind) {
+    case WindowKind::none:
+      return true;
+    case WindowKind::standard:
+      return query - key < a.window;
+    case WindowKind::chunked:
+      return key >= query / a.window * a.window;
+    case WindowKind::symmetric:
+      return abs(query - key) <= a.window / 2;
+  }
+  return true;
+}
+
+/// The first cell a row may see.
+__device__ int first_visible(const AttentionArgs& a, int query) {
+  switch (a.window_kind) {
+    case WindowKind::standard:
+      return max(0, query - a.window + 1);
+    case WindowKind::chunked:
+      return query / a.window * a.window;
+    case WindowKind::symmetric:
+      return max(0, query - a.window / 2);
+    case WindowKind::none:
+      break;
+  }
+  return 0;
+}
+
+__device__ float alibi_slope(const AttentionArgs& a, int head) {
+  if (a.max_alibi_bias <= 0) return 0.0f;
+  int n2 = 1;
+  while (2 * n2 <= a.n_head) n2 *= 2;
+  return head < n2 ? exp2f(-a.max_alibi_bias / static_cast<float>(n2) * static_cast<float>(head + 1))
+                   : exp2f(-a.max_alibi_bias / 2.0f / static_cast<float>(n2) * static_cast<float>(2 * (head - n2) + 1));
+}
+
+/// Shared memory of the attention kernel, in floats: queries, scores, values of the group, maxima and sums.
+struct Shared {
+  float* q;       // [group][dk]
+  float* scores;  // [group][64]
+  float* acc;     // [group][dv]
+  float* top;     // [group]
+  float* sum;     // [group]
+  float* factor;  // [group]
+};
+__host__ __device__ constexpr int shared_floats(int group, int dk, int dv) {
+  return group * (dk + kTokens + dv + 3);
+}
+
+/// Scores of the block's 64 tokens for each head of the group. Two threads share a token: even and odd heads.
+__device__ void score_block(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, int head_kv, int group,
+                            int query, int first_cell, int end_cell) {
+  const int token = static_cast<int>(threadIdx.x) % kTokens, half = static_cast<int>(threadIdx.x) / kTokens;
+  const int cell = first_cell + token;
+  const std::uint8_t* values = block + head_kv * a.kv.k_head;
+  const std::uint8_t* scales = block + a.kv.k_scales + head_kv * a.kv.k_head_scales;
+  const bool seen = cell < end_cell && visible(a, query, cell);
+  for (int g = half; g < group; g += 2) {
+    float s = -INFINITY;
+    if (seen) {
+      s = 0;
+      const float* q = m.q + g * a.kv.dk;
+      for (int i = 0; i < a.kv.dk; ++i) s += q[i] * load(a.kv.k_type, a.kv.dk, values, scales, token, i);
+      s *= a.scale;
+      if (a.softcap > 0) s = a.softcap * tanhf(s / a.softcap);
+      if (a.max_alibi_bias > 0) s -= alibi_slope(a, head_kv * group + g) * static_cast<float>(abs(query - cell));
+    }
+    m.scores[g * kTokens + token] = s;
+  }
+}
+
+/// A warp per head: new maximum, weights in place of the scores, the factor for what was summed before.
+__device__ void weigh_block(const Shared& m, int group) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int g = warp; g < group; g += kThreads / kWarp) {
+    float* s = m.scores + g * kTokens;
+    const float top = fmaxf(m.top[g], warp_max(fmaxf(s[lane], s[lane + kWarp])));
+    const float p0 = top == -INFINITY ? 0.0f : expf(s[lane] - top),
+                p1 = top == -INFINITY ? 0.0f : expf(s[lane + kWarp] - top);
+    const float sum = warp_sum(p0 + p1);
+    __syncwarp();
+    s[lane] = p0;
+    s[lane + kWarp] = p1;
+    if (lane == 0) {
+      const float factor = m.top[g] == -INFINITY ? 0.0f : expf(m.top[g] - top);
+      m.factor[g] = factor;
+      m.sum[g] = m.sum[g] * factor + sum;
+      m.top[g] = top;
+    }
+    __syncwarp();
+  }
+}
+
+__device__ void add_values(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, int head_kv, int group,
+                           int n) {
+  const std::uint8_t* values = block + a.kv.v_values + head_kv * a.kv.v_head;
+  const std::uint8_t* scales = block + a.kv.v_scales + head_kv * a.kv.v_head_scales;
+  for (int i = static_cast<int>(threadIdx.x); i < a.kv.dv; i += kThreads) {
+    for (int g = 0; g < group; ++g) m.acc[g * a.kv.dv + i] *= m.factor[g];
+    for (int token = 0; token < n; ++token) {
+      const float v = load(a.kv.v_type, a.kv.dv, values, scales, token, i);
+      for (int g = 0; g < group; ++g) m.acc[g * a.kv.dv + i] += m.scores[g * kTokens + token] * v;
+    }
+  }
+}
+
+/// Puts out what a split found, or the result where there is one split.
+__device__ void leave(const AttentionArgs& a, const Shared& m, int row, int head_kv, int group, int split) {
+  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dv; i += kThreads) {
+    const int g = i / a.kv.dv, d = i % a.kv.dv, head = head_kv * group + g;
+    if (a.n_splits > 1) {
+      float* p = a.partial + ((static_cast<std::int64_t>(row) * a.n_head + head) * a.n_splits + split) * (a.kv.dv + 2);
+      p[2 + d] = m.acc[i];
+      if (d == 0) {
+        p[0] = m.top[g];
+        p[1] = m.sum[g];
+      }
+      continue;
+    }
+    float sum = m.sum[g], factor = 1.0f;
+    if (a.sinks != nullptr && m.top[g] != -INFINITY) {
+      const float top = fmaxf(m.top[g], a.sinks[head]);
+      factor = expf(m.top[g] - top);
+      sum = sum * factor + expf(a.sinks[head] - top);
+    }
+    a.y[(static_cast<std::int64_t>(row) * a.n_head + head) * a.kv.dv + d] = sum > 0 ? m.acc[i] * factor / sum : 0.0f;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) attention(const __grid_constant__ AttentionArgs a) {
+  extern __shared__ float memory[];
+  begin_kernel();
+  const int row = static_cast<int>(blockIdx.x), head_kv = static_cast<int>(blockIdx.y),
+            split = static_cast<int>(blockIdx.z);
+  if (row >= live(a.tokens)) return;
+  const RowPlace place = place_of(a.in, row);
+  if (place.span < 0) return;
+  const int group = a.n_head / a.kv.n_head_kv;
+  Shared m{};
+  m.q = memory;
+  m.scores = m.q + group * a.kv.dk;
+  m.acc = m.scores + group * kTokens;
+  m.top = m.acc + group * a.kv.dv;
+  m.sum = m.top + group;
+  m.factor = m.sum + group;
+  const float* q = a.q + (static_cast<std::int64_t>(row) * a.n_head + head_kv * group) * a.kv.dk;
+  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dk; i += kThreads) m.q[i] = q[i];
+  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dv; i += kThreads) m.acc[i] = 0.0f;
+  for (int g = static_cast<int>(threadIdx.x); g < group; g += kThreads) {
+    m.top[g] = -INFINITY;
+    m.sum[g] = 0.0f;
+  }
+  __syncthreads();
+  const AttnSpan& span = a.in.spans[place.span];
+  const int end_cell = a.causal ? place.cell + 1 : span.first_cell + span.n_rows;
+  const int end_block = (end_cell + kTokens - 1) / kTokens;
+  for (int b = first_visible(a, place.cell) / kTokens + split; b < end_block; b += a.n_splits) {
+    const std::uint8_t* block = block_of(a.in, span, b, a.kv.block_bytes);
+    if (block == nullptr) continue;
+    score_block(a, m, block, head_kv, group, place.cell, b * kTokens, end_cell);
+    __syncthreads();
+    weigh_block(m, group);
+    __syncthreads();
+    add_values(a, m, block, head_kv, group, min(kTokens, end_cell - b * kTokens));
+    __syncthreads();
+  }
+  leave(a, m, row, head_kv, group, split);
+}
+
+/// A block per (row, head): the splits' results as one.
+__global__ void __launch_bounds__(kThreads) join_splits(const __grid_constant__ AttentionArgs a) {
+  begin_kernel();
+  const int row = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
+  if (row >= live(a.tokens) || place_of(a.in, row).span < 0) return;
+  const int stride = a.kv.dv + 2;
+  const float* p = a.partial + (static_cast<std::int64_t>(row) * a.n_head + head) * a.n_splits * stride;
+  float top = -INFINITY;
+  for (int s = 0; s < a.n_splits; ++s) top = fmaxf(top, p[s * stride]);
+  const bool any = top != -INFINITY;
+  if (any && a.sinks != nullptr) top = fmaxf(top, a.sinks[head]);
+  float sum = any && a.sinks != nullptr ? expf(a.sinks[head] - top) : 0.0f;
+  for (int s = 0; s < a.n_splits; ++s) sum += any ? expf(p[s * stride] - top) * p[s * stride + 1] : 0.0f;
+  for (int i = static_cast<int>(threadIdx.x); i < a.kv.dv; i += kThreads) {
+    float v = 0;
+    for (int s = 0; s < a.n_splits; ++s) v += any ? expf(p[s * stride] - top) * p[s * stride + 2 + i] : 0.0f;
+    a.y[(static_cast<std::int64_t>(row) * a.n_head + head) * a.kv.dv + i] = any ? v / sum : 0.0f;
+  }
+}
+
+}  // namespace
+
+int attention_splits(int rows, int n_head_kv, int multiprocessors) {
+  const int blocks = rows * n_head_kv;
+  int splits = 1;
+  while (splits < 64 && blocks * splits < 2 * multiprocessors) splits *= 2;
+  return splits;
+}
+
+void launch_kv_append(const AppendArgs& args, cudaStream_t stream) {
+  const int items = args.tokens.capacity * args.kv.n_head_kv;
+  launch(kv_append, static_cast<unsigned>((items + kThreads / kWarp - 1) / (kThreads / kWarp)), kThreads, 0, stream,
+         args);
+}
+
+void launch_attention(const AttentionArgs& args, cudaStream_t stream) {
+  const int group = args.n_head / args.kv.n_head_kv;
+  const auto bytes = static_cast<std::size_t>(shared_floats(group, args.kv.dk, args.kv.dv)) * sizeof(float);
+  if (bytes > 48 * 1024) {
+    CUDA_CHECK(cudaFuncSetAttribute(attention, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  }
+  const dim3 grid(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.kv.n_head_kv),
+                  static_cast<unsigned>(args.n_splits));
+  launch(attention, grid, kThreads, bytes, stream, args);
+  if (args.n_splits > 1) {
+    launch(join_splits, dim3(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.n_head)), kThreads,
+           0, stream, args);
+  }
+}
+
+}  // namespace ggml::cuda

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "cuda/kernels/weights.h"
+#include "ggml/kv_layout.h"
+#include "ggml/op.h"
+
+struct CUstream_st;
+
+/// Attention over KV blocks in memory of the card (KvLayout: head-major planes in blocks of 64 tokens).
+namespace ggml::cuda {
+
+/// Where the planes of a block lie, worked out once.
+struct KvPlanes {
+  DType k_type = DType::f16, v_type = DType::f16;
+  int n_head_kv = 0, dk = 0, dv = 0;
+  std::int64_t block_bytes = 0, k_scales = 0, v_values = 0, v_scales = 0;
+  std::int64_t k_head = 0, k_head_scales = 0, v_head = 0, v_head_scales = 0;  // bytes from head to head
+};
+
+struct KvInputs {
+  std::uint8_t* pool = nullptr;
+  const AttnSpan* spans = nullptr;
+  const std::int32_t* table = nullptr;
+  const int* n_spans = nullptr;
+};
+
+struct AppendArgs {
+  KvPlanes kv;
+  KvInputs in;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  RowCount tokens;
+};
+void launch_kv_append(const AppendArgs& args, CUstream_st* stream);
+
+struct AttentionArgs {
+  KvPlanes kv;
+  KvInputs in;
+  const float* q = nullptr;
+  const float* sinks = nullptr;
+  float* y = nullptr;
+  int n_head = 0;
+  float scale = 1.0f, softcap = 0.0f, max_alibi_bias = 0.0f;
+  bool causal = true;
+  WindowKind window_kind = WindowKind::none;
+  int window = 0;
+  RowCount tokens;
+  // Cells are split among blocks; each leaves its maximum, sum and weighted values.
+  int n_splits = 1;
+  float* partial = nullptr;  // [dv + 2] per (row, head, split)
+};
+/// How many splits fill the card; partial needs rows * n_head * splits * (dv + 2) floats when it is above 1.
+[[nodiscard]] int attention_splits(int rows, int n_head_kv, int multiprocessors);
+void launch_attention(const AttentionArgs& args, CUstream_st* stream);
+
+}  // namespace ggml::cuda

@@ -1,0 +1,195 @@
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "cuda/kernels/weights.h"
+
+/// Reading weights from their planes, by bits per code and form of the scales. A unit is 32 weights of a row.
+namespace ggml::cuda {
+
+/// 32 codes as bytes: word w holds codes 4 w .. 4 w + 3.
+struct Codes {
+  int word[8];
+};
+
+/// Loads codes of kBits and turns them into signed bytes.
+template <int kBits>
+struct CodePlanes;
+
+template <>
+struct CodePlanes<8> {
+  uint4 low, high;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    const uint4* p = reinterpret_cast<const uint4*>(w.codes) + 2 * unit;
+    low = __ldcs(p);
+    high = __ldcs(p + 1);
+  }
+  template <int kCenter>
+  __device__ Codes codes() const {
+    static_assert(kCenter == 0);
+    return {{static_cast<int>(low.x), static_cast<int>(low.y), static_cast<int>(low.z), static_cast<int>(low.w),
+             static_cast<int>(high.x), static_cast<int>(high.y), static_cast<int>(high.z), static_cast<int>(high.w)}};
+  }
+};
+
+template <int kCenter>
+__device__ __forceinline__ int centered(unsigned codes) {
+  if constexpr (kCenter == 0) return static_cast<int>(codes);
+  return static_cast<int>(__vsub4(codes, 0x01010101u * kCenter));
+}
+
+template <>
+struct CodePlanes<4> {
+  uint4 nibbles;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
+  }
+  template <int kCenter>
+  __device__ Codes codes() const {
+    const unsigned v[4] = {nibbles.x, nibbles.y, nibbles.z, nibbles.w};
+    Codes c;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      c.word[i] = centered<kCenter>(v[i] & 0x0f0f0f0fu);
+      c.word[4 + i] = centered<kCenter>((v[i] >> 4) & 0x0f0f0f0fu);
+    }
+    return c;
+  }
+};
+
+template <>
+struct CodePlanes<5> {
+  uint4 nibbles;
+  unsigned bits;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
+    bits = __ldcs(reinterpret_cast<const unsigned*>(w.high) + unit);
+  }
+  template <int kCenter>
+  __device__ Codes codes() const {
+    const unsigned v[4] = {nibbles.x, nibbles.y, nibbles.z, nibbles.w};
+    Codes c;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      c.word[i] = centered<kCenter>((v[i] & 0x0f0f0f0fu) | ((bits >> i & 0x01010101u) << 4));
+      c.word[4 + i] = centered<kCenter>((v[i] >> 4 & 0x0f0f0f0fu) | ((bits >> (4 + i) & 0x01010101u) << 4));
+    }
+    return c;
+  }
+};
+
+template <>
+struct CodePlanes<6> {
+  uint4 nibbles;
+  uint2 bits;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
+    bits = __ldcs(reinterpret_cast<const uint2*>(w.high) + unit);
+  }
+  template <int kCenter>
+  __device__ Codes codes() const {
+    const unsigned v[4] = {nibbles.x, nibbles.y, nibbles.z, nibbles.w};
+    const unsigned h[2] = {bits.x, bits.y};
+    Codes c;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // Codes 4 i .. 4 i + 3 lie in bytes of word i % 2, at the pair of bits i / 2; 16 further on two pairs higher.
+      c.word[i] = centered<kCenter>((v[i] & 0x0f0f0f0fu) | ((h[i % 2] >> (2 * (i / 2)) & 0x03030303u) << 4));
+      c.word[4 + i] =
+          centered<kCenter>((v[i] >> 4 & 0x0f0f0f0fu) | ((h[i % 2] >> (2 * (i / 2 + 2)) & 0x03030303u) << 4));
+    }
+    return c;
+  }
+};
+
+/// Scale and add of the two halves of a unit; equal where kHalves is false.
+struct Scales {
+  float scale[2];
+  float add[2];
+};
+
+template <ScaleForm kForm>
+struct ScalePlane;
+
+template <>
+struct ScalePlane<ScaleForm::half> {
+  static constexpr bool kHalves = false, kAdds = false;
+  __half d;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    d = reinterpret_cast<const __half*>(w.scales)[unit];
+  }
+  __device__ Scales scales() const { return {{__half2float(d), 0.0f}, {0.0f, 0.0f}}; }
+};
+
+template <>
+struct ScalePlane<ScaleForm::half_min> {
+  static constexpr bool kHalves = false, kAdds = true;
+  __half2 d;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    d = reinterpret_cast<const __half2*>(w.scales)[unit];
+  }
+  __device__ Scales scales() const { return {{__low2float(d), 0.0f}, {__high2float(d), 0.0f}}; }
+};
+
+template <>
+struct ScalePlane<ScaleForm::k_min> {
+  static constexpr bool kHalves = false, kAdds = true;
+  std::uint16_t s;
+  __half2 d;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    s = reinterpret_cast<const std::uint16_t*>(w.scales)[unit];
+    d = reinterpret_cast<const __half2*>(w.supers)[unit / kUnitsPerSuper];
+  }
+  __device__ Scales scales() const {
+    return {{__low2float(d) * static_cast<float>(s & 255), 0.0f},
+            {-__high2float(d) * static_cast<float>(s >> 8), 0.0f}};
+  }
+};
+
+template <>
+struct ScalePlane<ScaleForm::k_16> {
+  static constexpr bool kHalves = true, kAdds = false;
+  std::uint16_t s;
+  __half d;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    s = reinterpret_cast<const std::uint16_t*>(w.scales)[unit];
+    d = reinterpret_cast<const __half*>(w.supers)[unit / kUnitsPerSuper];
+  }
+  __device__ Scales scales() const {
+    const float f = __half2float(d);
+    return {{f * static_cast<float>(static_cast<std::int8_t>(s & 255)),
+             f * static_cast<float>(static_cast<std::int8_t>(s >> 8))},
+            {0.0f, 0.0f}};
+  }
+};
+
+template <>
+struct ScalePlane<ScaleForm::wide> {
+  static constexpr bool kHalves = true, kAdds = true;
+  float4 v;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    v = __ldcs(reinterpret_cast<const float4*>(w.scales) + unit);
+  }
+  __device__ Scales scales() const { return {{v.x, v.y}, {v.z, v.w}}; }
+};
+
+/// A kind of planes as the kernels see it.
+template <int kBits, ScaleForm kForm, int kCenter>
+struct Decoder {
+  using Codes_ = CodePlanes<kBits>;
+  using Scales_ = ScalePlane<kForm>;
+  static constexpr bool kHalves = Scales_::kHalves, kAdds = Scales_::kAdds;
+
+  Codes_ code_planes;
+  Scales_ scale_plane;
+  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+    code_planes.load(w, unit);
+    scale_plane.load(w, unit);
+  }
+  __device__ Codes codes() const { return code_planes.template codes<kCenter>(); }
+  __device__ Scales scales() const { return scale_plane.scales(); }
+};
+
+}  // namespace ggml::cuda

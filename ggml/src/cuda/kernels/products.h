@@ -1,0 +1,37 @@
+#pragma once
+
+#include "cuda/kernels/weights.h"
+
+struct CUstream_st;
+
+/// Matrix products by kind of planes. Each function is instantiated in instances/ once per kind.
+namespace ggml::cuda {
+
+inline constexpr int kMaxVectorRows = 8;  // up to here every weight is read once for all rows
+
+/// Few rows (at most kMaxVectorRows of capacity, or any number of pairs with ids): one warp per weight row.
+template <int kBits, ScaleForm kForm, int kCenter>
+void launch_vector_product(const ProductArgs& args, CUstream_st* stream);
+
+/// Many rows of one matrix: tiles on the int8 tensor cores.
+template <int kBits, ScaleForm kForm, int kCenter>
+void launch_tile_product(const ProductArgs& args, CUstream_st* stream);
+
+/// Pairs sorted by expert, for tiles of a stack of matrices.
+struct ExpertTiles {
+  const std::int32_t* pairs = nullptr;        // [n_pairs] pair numbers, by expert
+  const std::int32_t* tile_expert = nullptr;  // [n_tiles capacity] expert of each tile of 64 pairs, -1: none
+  const std::int32_t* tile_first = nullptr;   // where it starts in `pairs`
+  const std::int32_t* tile_count = nullptr;   // how many pairs it has
+  int capacity = 0;                           // tiles
+};
+template <int kBits, ScaleForm kForm, int kCenter>
+void launch_expert_tiles(const ProductArgs& args, const ExpertTiles& tiles, CUstream_st* stream);
+
+enum class FloatKind : std::uint8_t { f32, f16, bf16 };
+void launch_float_vector_product(FloatKind kind, const ProductArgs& args, CUstream_st* stream);
+void launch_float_tile_product(FloatKind kind, const ProductArgs& args, CUstream_st* stream);
+
+inline constexpr int kTileRows = 64;  // activation rows of a tile
+
+}  // namespace ggml::cuda

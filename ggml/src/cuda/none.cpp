@@ -1,0 +1,9 @@
+#include "ggml/cuda.h"
+
+namespace ggml {
+
+CudaDevices find_cuda_devices() {
+  return {{}, "this build has no CUDA backend (cmake -DGGML_CUDA=ON)"};
+}
+
+}  // namespace ggml

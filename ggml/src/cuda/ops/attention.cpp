@@ -1,0 +1,134 @@
+#include "cuda/kernels/attention.h"
+
+#include "cuda/ops/registry.h"
+
+namespace ggml::cuda {
+namespace {
+
+KvPlanes planes_of(const KvLayout& kv) {
+  KvPlanes p;
+  p.k_type = kv.k_type;
+  p.v_type = kv.v_type;
+  p.n_head_kv = kv.n_head_kv;
+  p.dk = kv.dk;
+  p.dv = kv.dv;
+  p.block_bytes = static_cast<std::int64_t>(kv.block_bytes());
+  p.k_scales = static_cast<std::int64_t>(kv.k_scales());
+  p.v_values = static_cast<std::int64_t>(kv.v_values());
+  p.v_scales = static_cast<std::int64_t>(kv.v_scales());
+  p.k_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.k_type, kv.dk));
+  p.k_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.k_type, kv.dk));
+  p.v_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.v_type, kv.dv));
+  p.v_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.v_type, kv.dv));
+  return p;
+}
+
+/// pool, spans and block table are consecutive sources from `first` on.
+KvInputs inputs_of(const BindContext& c, const Node& node, std::size_t first) {
+  return {c.data<std::uint8_t>(node.src[first]), c.data<const AttnSpan>(node.src[first + 1]),
+          c.data<const std::int32_t>(node.src[first + 2]), c.n_spans()};
+}
+
+AppendArgs append_args(const BindContext& c, const Node& node, std::size_t k, const KvLayout& kv) {
+  AppendArgs a;
+  a.kv = planes_of(kv);
+  a.in = inputs_of(c, node, k + 2);
+  a.k = c.data<const float>(node.src[k]);
+  a.v = c.data<const float>(node.src[k + 1]);
+  a.tokens = c.rows(node.src[k], static_cast<std::int64_t>(kv.dk) * kv.n_head_kv);
+  return a;
+}
+
+class KvAppend final : public BoundOp {
+ public:
+  KvAppend(const BindContext& c, const Node& node, Carver&)
+      : a_(append_args(c, node, 0, std::get<KvAppendParams>(node.params).kv)) {}
+  void launch(cudaStream_t stream) const override { launch_kv_append(a_, stream); }
+
+ private:
+  AppendArgs a_;
+};
+
+/// Softmax attention over the blocks, split over the card.
+class Attend {
+ public:
+  Attend(const BindContext& c, const Node& node, std::size_t pool, Carver& carver) {
+    const auto& p = std::get<AttentionParams>(node.params);
+    a_.kv = planes_of(p.kv);
+    a_.in = inputs_of(c, node, pool);
+    a_.q = c.data<const float>(node.src[0]);
+    a_.sinks = p.has_sinks ? c.data<const float>(node.slots[0].weight) : nullptr;
+    a_.y = c.data<float>(node.dst[0]);
+    a_.n_head = p.n_head;
+    a_.scale = p.scale;
+    a_.softcap = p.softcap;
+    a_.max_alibi_bias = p.max_alibi_bias;
+    a_.causal = p.causal;
+    a_.window_kind = p.window_kind;
+    a_.window = p.window;
+    a_.tokens = c.rows(node.dst[0], static_cast<std::int64_t>(p.kv.dv) * p.n_head);
+    a_.n_splits = attention_splits(a_.tokens.capacity, p.kv.n_head_kv, c.multiprocessors());
+    if (a_.n_splits > 1) {
+      a_.partial =
+          carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * p.n_head * a_.n_splits * (p.kv.dv + 2));
+    }
+  }
+  void launch(cudaStream_t stream) const { launch_attention(a_, stream); }
+
+ private:
+  AttentionArgs a_;
+};
+
+class AttnDense final : public BoundOp {
+ public:
+  AttnDense(const BindContext& c, const Node& node, Carver& carver) : attend_(c, node, 1, carver) {}
+  void launch(cudaStream_t stream) const override { attend_.launch(stream); }
+
+ private:
+  Attend attend_;
+};
+
+class Attention final : public BoundOp {
+ public:
+  Attention(const BindContext& c, const Node& node, Carver& carver)
+      : append_(append_args(c, node, 1, std::get<AttentionParams>(node.params).kv)), attend_(c, node, 3, carver) {}
+  void launch(cudaStream_t stream) const override {
+    launch_kv_append(append_, stream);
+    attend_.launch(stream);
+  }
+
+ private:
+  AppendArgs append_;
+  Attend attend_;
+};
+
+const char* cache_type_declines(DType type) {
+  const bool known = type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0;
+  return known ? nullptr : "a cache type without a kernel";
+}
+
+const char* attn_dense_declines(const Graph& graph, const Node& node) {
+  const auto& p = std::get<AttentionParams>(node.params);
+  if (const char* why = cache_type_declines(p.kv.k_type)) return why;
+  if (const char* why = cache_type_declines(p.kv.v_type)) return why;
+  return p.has_sinks && graph.at(node.slots[0].weight).type != DType::f32 ? "sinks that are not F32" : nullptr;
+}
+
+const char* attention_declines(const Graph& graph, const Node& node) {
+  if (!std::get<AttentionParams>(node.params).flash) return "the decomposition was asked for";
+  return attn_dense_declines(graph, node);
+}
+
+const char* append_declines(const Graph&, const Node& node) {
+  const auto& kv = std::get<KvAppendParams>(node.params).kv;
+  if (const char* why = cache_type_declines(kv.k_type)) return why;
+  return cache_type_declines(kv.v_type);
+}
+
+}  // namespace
+
+const OpImpl kKvAppend{"kv_append", append_declines, bind_as<KvAppend>};
+const OpImpl kAttnDense{"attn_dense", attn_dense_declines, bind_as<AttnDense>};
+const OpImpl kAttention{"attention", attention_declines, bind_as<Attention>};
+
+}  // namespace ggml::cuda
