@@ -135,7 +135,8 @@ int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
   std::int32_t* tokens = ports_.tokens() + part.first_row;
   std::int32_t* positions = ports_.positions() + part.first_row;
   for (int i = 0; i < part.n_rows; ++i) {
-    tokens[i] = sequence.tokens[static_cast<std::size_t>(offset + i)];
+    const int at = offset + i;
+    tokens[i] = sequence.tokens[static_cast<std::size_t>(at)];
     positions[i] = part.first_cell + i;
   }
   parts_.push_back(part);

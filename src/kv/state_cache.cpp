@@ -21,7 +21,7 @@ StateCache::StateCache(const StateSpec& spec, int n_sequences, ggml::Device& dev
       sequences_(static_cast<std::size_t>(n_sequences)) {
   memory_ = device.allocate(total_bytes(), ggml::BufferKind::host_pageable);
   for (Sequence& sequence : sequences_)
-    sequence.snapshots.reserve(static_cast<std::size_t>(spec.n_checkpoints + kSlotsBesideCheckpoints));
+    sequence.snapshots.reserve(static_cast<std::size_t>(spec.n_checkpoints) + kSlotsBesideCheckpoints);
 }
 
 std::size_t StateCache::layer_bytes() const {

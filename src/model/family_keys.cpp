@@ -89,6 +89,7 @@ void read_delta_net(KeyReader& keys, Hparams& hparams) {
                       keys.full_name("ssm.group_count").c_str(), net.n_head_v, net.n_head_k));
   const int interval = keys.integer("full_attention_interval", {1, 512}, 4);
   std::vector<int> recurrent;
+  recurrent.reserve(static_cast<std::size_t>(hparams.n_layer_all));
   for (int i = 0; i < hparams.n_layer_all; ++i) recurrent.push_back((i + 1) % interval != 0 ? 1 : 0);
   recurrent = keys.per_layer("attention.recurrent_layers", hparams.n_layer_all, {0, 1}, recurrent);
   for (std::size_t i = 0; i < hparams.layers.size(); ++i) hparams.layers[i].recurrent = recurrent[i] != 0;
