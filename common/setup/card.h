@@ -10,7 +10,7 @@ namespace common {
 /// The CUDA card that computes the whole model, or null: the CPU does. A card takes all layers or none: what the
 /// settings ask for beyond that (some layers, single tensors, experts on the CPU) is said once and runs on the CPU.
 ///
-/// Without -ngl the card is used when the weights fit its free memory with room for the context.
+/// Without -ngl the CPU computes, and a line says that there is a card: not every family has all its ops there yet.
 [[nodiscard]] std::unique_ptr<ggml::Device> choose_card(const Settings& settings);
 
 }  // namespace common
