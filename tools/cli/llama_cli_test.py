@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 PROGRAM = sys.argv.pop(1)
@@ -98,6 +99,28 @@ class Colours(unittest.TestCase):
         self.assertNotIn(b"\033[", self.output(stdout_is_terminal=False))
         self.assertNotIn(b"\033[", self.output("--simple-io", stdout_is_terminal=True))
         self.assertIn(b"\033[", self.output("--color", "on", stdout_is_terminal=False))
+
+
+class Grammar(unittest.TestCase):
+    def test_an_answer_follows_a_grammar_or_a_schema(self):
+        grammar = 'root ::= ("yes" | "no") "!"'
+        self.assertIn(complete("-p", "the model", "-n", "20", "--grammar", grammar).stdout.strip(), (b"yes!", b"no!"))
+        schema = '{"type": "integer", "minimum": 30, "maximum": 39}'
+        self.assertRegex(complete("-p", "the model", "-n", "20", "-j", schema).stdout.strip(), rb"^3[0-9]$")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "schema.json")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"const": [1, null]}')
+            done = complete("-p", "the model", "-n", "20", "--grammar", grammar, "-jf", path)
+            self.assertEqual(done.stdout.strip(), b"[1,null]")
+
+    def test_what_is_wrong_with_it_is_named_with_its_place(self):
+        for arguments, place in [(("--grammar", "root ::= (\"a\""), b"line 1, column 10"),
+                                 (("-j", '{"items": {"type": "widget"}}'), b"#/items/type"), (("-j", "{"), b"--json-schema"),
+                                 (("--grammar-file", "not/there"), b"not/there")]:
+            done = run("-no-cnv", "-p", "the", "-n", "2", *arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(place, done.stderr)
 
 
 class Chat(unittest.TestCase):

@@ -1,0 +1,118 @@
+"""Answers that must follow a grammar or a schema, from a model of random weights: only the mask can make them right."""
+
+import json
+
+import httpx
+import openai
+import pytest
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 8},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "kind": {"enum": ["cat", "dog"]},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
+    },
+    "required": ["name", "age", "kind"],
+}
+HOT = {"temperature": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+def is_person(text):
+    value = json.loads(text)
+    assert set(value) <= {"name", "age", "kind", "tags"} and {"name", "age", "kind"} <= set(value)
+    assert len(value["name"]) <= 8 and 0 <= value["age"] <= 120 and value["kind"] in ("cat", "dog")
+
+
+def complete(server, **fields):
+    response = server.post("/completion", {"prompt": "the", "n_predict": 200, **HOT, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_schema_makes_a_random_model_write_json_of_it(server, seed):
+    answer = complete(server, json_schema=PERSON, seed=seed)
+    assert answer["stop_type"] == "eos"
+    is_person(answer["content"])
+    assert answer["generation_settings"]["grammar"].startswith("root ::= ")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_grammar_is_followed_to_its_end(server, seed):
+    answer = complete(server, grammar='root ::= ("yes" | "no") " " [a-c]{3}', seed=seed)
+    word, letters = answer["content"].split(" ")
+    assert word in ("yes", "no") and len(letters) == 3 and set(letters) <= set("abc")
+
+
+def test_a_grammar_wins_over_a_schema_and_an_empty_one_asks_for_nothing(server):
+    assert complete(server, grammar='root ::= "ok"', json_schema=PERSON)["content"] == "ok"
+    assert complete(server, grammar="", json_schema={"const": 7})["content"] == "7"
+
+
+def test_streams_and_several_answers_follow_it_too(server):
+    with httpx.stream("POST", server.url + "/completion", timeout=60,
+                      json={"prompt": "the", "n_predict": 200, "stream": True, "json_schema": PERSON, **HOT}) as stream:
+        events = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: {")]
+    is_person("".join(event["content"] for event in events))
+    response = server.post("/v1/completions", {"prompt": "the", "max_tokens": 200, "n": 2, "json_schema": PERSON, **HOT})
+    for choice in response.json()["choices"]:
+        is_person(choice["text"])
+
+
+BAD_GRAMMARS = [
+    ({"grammar": "root ::= \"a\"\nb ::= [x"}, "line 2, column 7"),
+    ({"grammar": "root ::= root"}, "left recursion"),
+    ({"grammar": "x ::= \"a\""}, "no rule 'root'"),
+    ({"grammar": "root ::= " + "(" * 5000}, "nest deeper"),
+    ({"grammar": "root ::= \"a\"{5000}"}, "limit is 2000"),
+    ({"grammar": "root ::= <no such token>"}, "not one"),
+    ({"grammar": 7}, "grammar"),
+    ({"json_schema": {"properties": {"a": {"type": "widget"}}}}, "#/properties/a/type"),
+    ({"json_schema": {"$ref": "#/nowhere"}}, "#/$ref"),
+    ({"json_schema": {"pattern": "^(a$"}}, "offset 1"),
+    ({"json_schema": "text"}, "json_schema"),
+]
+
+
+@pytest.mark.parametrize("fields,named", BAD_GRAMMARS, ids=[str(fields)[:60] for fields, _ in BAD_GRAMMARS])
+def test_what_is_wrong_with_a_grammar_is_400_with_its_place(server, fields, named):
+    response = server.post("/completion", {"prompt": "the", "n_predict": 2, **fields})
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error" and named in error["message"], error["message"]
+
+
+def test_a_hopelessly_ambiguous_grammar_costs_only_its_own_request(server):
+    grammar = 'root ::= p root "b" | q root "c" | ""\np ::= "a" | "(" "z"* p ")"\nq ::= "a" | "(" "y"* q ")"'
+    response = server.post("/completion", {"prompt": "the", "n_predict": 60, "grammar": grammar, "logit_bias": [["a", 50.0]]})
+    assert response.status_code in (200, 500), response.text
+    assert complete(server, grammar='root ::= "ok"')["content"] == "ok"
+
+
+def test_the_openai_client_gets_json_of_its_schema(client):
+    for seed in range(3):
+        answer = client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "the"}], max_tokens=200, temperature=1.5, seed=seed,
+            response_format={"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": PERSON}})
+        is_person(answer.choices[0].message.content)
+        assert answer.choices[0].finish_reason == "stop"
+
+
+def test_any_object_is_what_json_object_asks_for(client):
+    answer = client.chat.completions.create(model="any", messages=[{"role": "user", "content": "the"}], max_tokens=400,
+                                            temperature=0.2, seed=3, response_format={"type": "json_object"})
+    assert answer.choices[0].message.content.startswith("{")
+    if answer.choices[0].finish_reason == "stop":
+        assert isinstance(json.loads(answer.choices[0].message.content), dict)
+
+
+@pytest.mark.parametrize("response_format,named", [
+    ({"type": "poem"}, "response_format"),
+    ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "widget"}}}, "widget"),
+], ids=["type", "schema"])
+def test_a_bad_response_format_is_400(client, response_format, named):
+    with pytest.raises(openai.BadRequestError, match=named):
+        client.chat.completions.create(model="any", messages=[{"role": "user", "content": "the"}], max_tokens=2,
+                                       response_format=response_format)
