@@ -99,6 +99,8 @@ const StateTable::State& StateTable::expanded(StateId id) {
   }
   std::vector<Call> made_calls;
   std::vector<TokenEdge> made_tokens;
+  made_calls.reserve(calls.size());
+  made_tokens.reserve(tokens.size());
   for (const auto& [rule, targets] : calls) made_calls.push_back({rule, intern(targets)});
   for (const auto& [key, targets] : tokens)
     made_tokens.push_back({static_cast<llama::Token>(key.first), key.second, intern(targets)});
