@@ -237,17 +237,17 @@ std::string GrammarBuilder::unused_name(const std::string& wanted) {
 }
 
 std::string GrammarBuilder::rule(std::string_view name, std::string_view body) {
-  const std::string wanted = clean_name(name);
+  std::string wanted = clean_name(name);
   const auto known = rules_.find(wanted);
   if (known != rules_.end() && known->second == body && wanted != "root" && wanted.substr(0, 5) != "json-")
     return wanted;
-  const std::string used = unused_name(wanted);
+  std::string used = unused_name(wanted);
   rules_[used] = body;
   return used;
 }
 
 std::string GrammarBuilder::declare(std::string_view name) {
-  const std::string used = unused_name(clean_name(name));
+  std::string used = unused_name(clean_name(name));
   rules_[used] = "";
   return used;
 }

@@ -218,7 +218,7 @@ std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson&
     } else if (at->is_array() && is_index && std::stoul(key) < at->size()) {
       at = &at->at(std::stoul(key));
     } else {
-      schema_error(here, "'" + text + "' leads nowhere: there is no '" + key + "'");
+      schema_error(here, strf("'%s' leads nowhere: there is no '%s'", text.c_str(), key.c_str()));
     }
     begin = end + 1;
   }
@@ -231,7 +231,7 @@ std::string SchemaRules::reference(const SchemaJson& target, const SchemaPlace& 
     schema_error(place.at("$ref"), "'" + pointer + "' refers to itself without anything in between");
   const auto known = rule_of_reference_.find(pointer);
   if (known != rule_of_reference_.end()) return known->second;
-  const std::string rule = b_.declare(name_ + "-" + pointer.substr(pointer.rfind('/') + 1));
+  std::string rule = b_.declare(name_ + "-" + pointer.substr(pointer.rfind('/') + 1));
   rule_of_reference_[pointer] = rule;
   open_references_.push_back(pointer);
   const std::string body = value(*schema, {pointer, rule, place.depth});

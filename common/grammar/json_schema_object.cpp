@@ -276,10 +276,11 @@ std::string SchemaRules::all_of(const SchemaJson& list, const SchemaPlace& outer
 
 std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place) {
   const std::string space = json_.space();
+  const std::string comma = "\",\" " + space;
   std::string all;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::string item = value(items[i], place.at(i).named(std::to_string(i)));
-    all = GrammarBuilder::sequence({all, i > 0 ? "\",\" " + space : "", item});
+    all = GrammarBuilder::sequence({all, i > 0 ? comma : "", item});
   }
   if (!all.empty()) all += " " + space;
   return b_.rule(place.name, GrammarBuilder::sequence({"\"[\"", space, all, "\"]\""}));

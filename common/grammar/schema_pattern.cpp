@@ -47,7 +47,7 @@ class PatternReader {
       fail(text_.size() - 1, "must end with $: the whole string is matched");
     pos_ = 1;
     end_ = text_.size() - 1;
-    const std::string body = alternatives(0);
+    std::string body = alternatives(0);
     if (pos_ < end_) fail(pos_, "there is no group that this ')' closes");
     return body;
   }
@@ -206,7 +206,7 @@ class PatternReader {
     for (const auto& [letter, control] : kControls) {
       if (c != letter) continue;
       ++pos_;
-      code = static_cast<std::uint32_t>(control);
+      code = static_cast<unsigned char>(control);
       return false;
     }
     if (c == 'x' || c == 'u') {
