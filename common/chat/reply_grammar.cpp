@@ -76,7 +76,7 @@ std::string opening_in_grammar(const ReplyFormat& format, const ReplyOpening& op
   const std::string_view text = opening.text;
   for (std::size_t i = 0; i < text.size(); ++i) {
     for (const ReplyPart& part : format.parts) {
-      if (part.kind == ReplyPart::Kind::call && part.at_start_only) continue;
+      if (part.kind == ReplyPart::Kind::mark || (part.kind == ReplyPart::Kind::call && part.at_start_only)) continue;
       Lookahead at{text.substr(i), false};
       if (part.syntax->look(at) != Ahead::no) return std::string(text.substr(i));
     }

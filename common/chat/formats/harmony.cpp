@@ -28,7 +28,8 @@ ElementPtr one_call() {
                                     cut(), name({" ", "<|"}), rest_of_header(" <|constrain|>json"), json_arguments());
   const ElementPtr in_role = seq(text("<|start|>assistant"), space(), text("to=functions."), cut(), name({" ", "<|"}),
                                  rest_of_header("<|channel|>commentary json"), json_arguments());
-  return call(seq(choice({in_channel, in_role}), space(), closing("<|call|>")));
+  // The mark at the end is the token that ends the generation, so a grammar must not insist on its text.
+  return call(seq(choice({in_channel, in_role}), maybe(seq(space(), text("<|call|>")))));
 }
 
 /// A header up to its recipient.

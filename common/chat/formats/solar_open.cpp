@@ -6,7 +6,12 @@ namespace common::chat::formats {
 namespace {
 ReplyFormat describe(const TemplateView&) {
   ReplyFormat format;
-  add_thinking(format, "<|think|>", {"<|end|>"});
+  format.think_start = "<|think|>";
+  format.think_ends = {"<|end|>"};
+  format.parts.push_back({ReplyPart::Kind::reasoning,
+                          seq(text("<|think|>"), cut(), said(Field::reasoning, {"<|end|>"}), closing("<|end|>"),
+                              closing("<|begin|>assistant")),
+                          true});
   const ElementPtr one = call(seq(text("<|tool_call:begin|>"), cut(), id({"<|tool_call:name|>"}, "[a-zA-Z0-9]{1,32}"),
                                   text("<|tool_call:name|>"), name({"<|tool_call:args|>"}), text("<|tool_call:args|>"),
                                   space(), json_arguments(), space(), closing("<|tool_call:end|>")));

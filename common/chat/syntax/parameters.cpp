@@ -229,7 +229,9 @@ std::optional<std::string> listed_texts(const nlohmann::ordered_json& schema) {
 std::optional<std::string> Value::grammar(GrammarWriter& writer) const {
   const auto& root = writer.tool->schema();
   const auto& schema = resolved(*writer.parameter->schema, root);
-  const ValueKind kind = value_kind(schema, root);
+  // A reference that leads nowhere is left to the schema's grammar, which says so.
+  const bool lost = schema.is_object() && schema.contains("$ref");
+  const ValueKind kind = lost ? ValueKind::json : value_kind(schema, root);
   // A parameter that may be anything is written as text where the format has to say which it is.
   if (shape_.is == ValueIs::text && kind == ValueKind::json) return std::nullopt;
   if (shape_.is == ValueIs::json && kind != ValueKind::json) return std::nullopt;

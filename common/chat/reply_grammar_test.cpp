@@ -1,0 +1,138 @@
+#include "common/chat/reply_grammar.h"
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "common/chat/formats/format.h"
+#include "common/chat/reply_samples.h"
+#include "common/grammar/grammar_test_support.h"
+#include "ggml/error.h"
+
+namespace common::chat {
+namespace {
+
+using grammar::testing::accepts;
+
+ReplyDemand calls_required(const TestFormat& format) {
+  ReplyDemand demand;
+  demand.tools = format.tools.get();
+  demand.choice = ToolChoice::required;
+  demand.parallel = true;
+  return demand;
+}
+
+TEST(ReplyGrammar, EveryFormatsGrammarAcceptsTheFormatsCalls) {
+  std::set<std::string> accepted;
+  for (const ReplySample& sample : reply_samples()) {
+    const TestFormat format = format_of(sample);
+    if (sample.calls.empty()) continue;
+    SCOPED_TRACE(sample.format + ": " + sample.output);
+    const auto grammar = reply_grammar(*format.format, calls_required(format));
+    ASSERT_TRUE(grammar.has_value());
+    EXPECT_FALSE(grammar->lazy);
+    // Where a call is required there is no content, nor the space around it.
+    std::string text = opening_in_grammar(*format.format, format.opening) + sample.output;
+    if (!sample.content.empty()) {
+      const std::size_t at = text.find(sample.content);
+      const std::size_t end = text.find_first_not_of(" \n", at + sample.content.size());
+      text.erase(at, end - at);
+    }
+    text.erase(0, text.find_first_not_of(" \n"));
+    if (accepts(grammar->gbnf, text)) accepted.insert(sample.format);
+    EXPECT_FALSE(accepts(grammar->gbnf, "No.")) << grammar->gbnf;
+  }
+  for (const ReplySample& sample : reply_samples()) {
+    const TestFormat format = format_of(sample);
+    if (format.format->has_calls()) {
+      EXPECT_TRUE(accepted.count(sample.format)) << sample.format << "\n"
+                                                 << reply_grammar(*format.format, calls_required(format))->gbnf;
+    }
+  }
+}
+
+TEST(ReplyGrammar, BindsArgumentsToTheSchemas) {
+  TestFormat format;
+  format.format = find_reply_format("<tool_call>");
+  format.tools = sample_tools();
+  const std::string gbnf = reply_grammar(*format.format, calls_required(format))->gbnf;
+  const auto call = [](const std::string& name, const std::string& arguments) {
+    return "<tool_call>\n{\"name\": \"" + name + "\", \"arguments\": " + arguments + "}\n</tool_call>";
+  };
+  EXPECT_TRUE(accepts(gbnf, call("get_weather", "{\"city\": \"Paris\", \"unit\": \"c\"}")));
+  EXPECT_TRUE(accepts(gbnf, call("add", "{\"a\": 1, \"b\": 2}") + "\n" + call("now", "{}")));
+  EXPECT_FALSE(accepts(gbnf, call("get_weather", "{\"unit\": \"c\"}")));
+  EXPECT_FALSE(accepts(gbnf, call("get_weather", "{\"city\": \"Paris\", \"unit\": \"k\"}")));
+  EXPECT_FALSE(accepts(gbnf, call("nobody", "{}")));
+  ReplyDemand one = calls_required(format);
+  one.parallel = false;
+  const std::string single = reply_grammar(*format.format, one)->gbnf;
+  EXPECT_TRUE(accepts(single, call("now", "{}")));
+  EXPECT_FALSE(accepts(single, call("now", "{}") + "\n" + call("now", "{}")));
+}
+
+TEST(ReplyGrammar, TakesRequiredParametersInAnyOrder) {
+  TestFormat format;
+  format.format = find_reply_format("<tool_call> <function= <parameter=");
+  format.tools = sample_tools();
+  const std::string gbnf = reply_grammar(*format.format, calls_required(format))->gbnf;
+  const auto parameter = [](const std::string& key, const std::string& value) {
+    return "<parameter=" + key + ">\n" + value + "\n</parameter>\n";
+  };
+  const auto call = [](const std::string& parameters) {
+    return "<tool_call>\n<function=add>\n" + parameters + "</function>\n</tool_call>";
+  };
+  EXPECT_TRUE(accepts(gbnf, call(parameter("a", "1") + parameter("b", "2"))));
+  EXPECT_TRUE(accepts(gbnf, call(parameter("b", "2") + parameter("tags", "[]") + parameter("a", "1"))));
+  EXPECT_FALSE(accepts(gbnf, call(parameter("a", "1"))));
+  EXPECT_FALSE(accepts(gbnf, call(parameter("a", "1") + parameter("b", "2") + parameter("a", "1"))));
+  EXPECT_FALSE(accepts(gbnf, call(parameter("a", "x") + parameter("b", "2"))));
+}
+
+TEST(ReplyGrammar, StartsWithTheFirstCallUnlessOneIsRequired) {
+  TestFormat format;
+  format.format = find_reply_format("<tool_call> <think>");
+  format.tools = sample_tools();
+  ReplyDemand demand = calls_required(format);
+  demand.choice = ToolChoice::automatic;
+  EXPECT_TRUE(reply_grammar(*format.format, demand)->lazy);
+  demand.choice = ToolChoice::none;
+  EXPECT_FALSE(reply_grammar(*format.format, demand).has_value());
+  demand.choice = ToolChoice::automatic;
+  const auto bare = find_reply_format("<|start_header_id|> \"parameters\"");
+  EXPECT_FALSE(reply_grammar(*bare, demand).has_value());
+}
+
+TEST(ReplyGrammar, LetsThoughtsStandBeforeAnAnswerInJson) {
+  const auto schema = nlohmann::ordered_json::parse(R"({"type": "object", "properties": {"a": {"type": "integer"}},
+      "required": ["a"]})");
+  ReplyDemand demand;
+  demand.schema = &schema;
+  const auto hermes = find_reply_format("<tool_call> <think>");
+  const std::string gbnf = reply_grammar(*hermes, demand)->gbnf;
+  EXPECT_TRUE(accepts(gbnf, "<think>\nHm.\n</think>\n\n{\"a\": 1}"));
+  EXPECT_TRUE(accepts(gbnf, "{\"a\": 1}"));
+  EXPECT_FALSE(accepts(gbnf, "<think>Hm.</think>"));
+  const auto harmony = find_reply_format("<|channel|>");
+  EXPECT_TRUE(accepts(reply_grammar(*harmony, demand)->gbnf,
+                      "<|start|>assistant<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|"
+                      "message|>{\"a\": 1}"));
+}
+
+TEST(ReplyGrammar, NamesTheToolWhoseSchemaIsWrong) {
+  const ToolSet tools(nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}},
+      {"type": "function", "function": {"name": "g", "parameters": {"type": "object",
+          "properties": {"x": {"$ref": "#/nowhere"}}}}}])"));
+  for (const char* source : {"<tool_call>", "<tool_call> <function= <parameter="}) {
+    ReplyDemand demand;
+    demand.tools = &tools;
+    try {
+      (void)reply_grammar(*find_reply_format(source), demand);
+      FAIL() << source;
+    } catch (const ggml::Error& error) {
+      EXPECT_NE(error.message().find("tools[1].function.parameters"), std::string::npos) << error.message();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace common::chat
