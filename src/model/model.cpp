@@ -133,6 +133,7 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& devi
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
     load_weights(file, match.found, params, device, progress, impl.weights);
     derive_weights(impl.hparams, device, impl.weights);
+    copy_to_device(device, progress, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;

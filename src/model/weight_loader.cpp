@@ -126,27 +126,6 @@ std::size_t device_bytes(const ggml::Device& device, const ggml::Weight& weight)
   return (device.weight_bytes(weight.type, weight.shape) + kDeviceAlign - 1) / kDeviceAlign * kDeviceAlign;
 }
 
-/// Copies the weights to the device, one after another in one buffer; where it reads them in place: nothing.
-void copy_to_device(std::span<const Loaded> tensors, ggml::Device& device, bool report, Progress& progress,
-                    ModelWeights& weights) {
-  std::size_t total = 0;
-  for (const Loaded& tensor : tensors) total += device_bytes(device, *tensor.weight);
-  if (total == 0) return;
-  weights.buffers.push_back(device.allocate(total, ggml::BufferKind::device));
-  std::byte* data = weights.buffers.back()->data();
-  for (const Loaded& tensor : tensors) {
-    ggml::Weight& weight = *tensor.weight;
-    device.load_weight(weight.type, weight.shape, weight.placements.front().data, data);
-    ggml::Placement placement;
-    placement.device = device.id();
-    placement.kind = ggml::BufferKind::device;
-    placement.data = data;
-    weight.placements.push_back(placement);
-    data += device_bytes(device, weight);
-    if (report) progress.add(tensor.info->bytes);
-  }
-}
-
 /// Pins the weights. That it fails is a warning: the model works, only less steadily.
 void lock_weights(const ModelWeights& weights) {
   try {
@@ -203,12 +182,27 @@ void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> mat
         reporter, weights);
   if (params.check_tensors) check_values(file, tensors, mapped, reporter);
   if (params.lock_memory) lock_weights(weights);
-  const bool in_place = std::all_of(tensors.begin(), tensors.end(), [&](const Loaded& tensor) {
-    return device.weight_bytes(tensor.weight->type, tensor.weight->shape) == 0;
-  });
-  const bool reported = !mapped || params.check_tensors;
-  copy_to_device(tensors, device, !reported, reporter, weights);
-  if (in_place && !reported) reporter.add(total);
+  if (mapped && !params.check_tensors) reporter.add(total);
+}
+
+void copy_to_device(ggml::Device& device, const LoadProgress& progress, ModelWeights& weights) {
+  std::size_t total = 0;
+  for (const ggml::Weight& weight : weights.tensors) total += device_bytes(device, weight);
+  if (total == 0) return;
+  Progress reporter(progress, total);
+  weights.buffers.push_back(device.allocate(total, ggml::BufferKind::device));
+  std::byte* data = weights.buffers.back()->data();
+  for (ggml::Weight& weight : weights.tensors) {
+    device.load_weight(weight.type, weight.shape, weight.placements.front().data, data);
+    ggml::Placement placement;
+    placement.device = device.id();
+    placement.kind = ggml::BufferKind::device;
+    placement.data = data;
+    weight.placements.push_back(placement);
+    const std::size_t bytes = device_bytes(device, weight);
+    data += bytes;
+    reporter.add(bytes);
+  }
 }
 
 }  // namespace llama

@@ -114,8 +114,6 @@ class Synth(unittest.TestCase):
 
     def test_what_cannot_be_written_is_refused_with_the_reason(self):
         cases = [
-            (["--preset", "gpt-oss-20b"], "MXFP4"),
-            (["--preset", "qwen3-8b", "--mix", "iq4_xs"], "IQ4_XS"),
             (["--preset", "qwen3-30b-a3"], 'did you mean "qwen3-30b-a3b"'),
             (["--preset", "qwen3-8b", "--mix", "q4_k"], 'did you mean "q4_k_m"'),
             (["--preset", "qwen3-8b", "--layrs", "3"], "Did you mean --layers?"),
