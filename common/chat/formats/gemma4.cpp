@@ -231,7 +231,7 @@ std::string constant(const ordered_json& value) {
 std::string MarkedArguments::any_value(GrammarWriter& writer) {
   Builder& builder = writer.builder();
   const std::vector<std::string> stops = {kQuote};
-  const std::string any = builder.declare("marked-value");
+  std::string any = builder.declare("marked-value");
   const std::string member = Builder::sequence({"[a-zA-Z0-9_]{1,64}", Builder::literal(":"), any});
   const auto list = [&](const char* open, const std::string& one, const char* close) {
     const std::string more = Builder::repeat(Builder::sequence({Builder::literal(","), one}), 0);

@@ -47,7 +47,7 @@ class NestedTags {
       list = list && key == "item";
       const char* comma = as_list.empty() ? "" : ",";
       as_list += comma + *inner;
-      as_object += comma + json_string(key) + ":" + *inner;
+      as_object.append(comma).append(json_string(key)).append(":").append(*inner);
       skip_space();
     }
     return list ? "[" + as_list + "]" : "{" + as_object + "}";

@@ -86,6 +86,7 @@ std::string Parameters::any_order(GrammarWriter& writer, const std::vector<Writt
 
 std::string Parameters::in_order(const std::vector<WrittenMember>& all) {
   std::vector<std::string> parts;
+  parts.reserve(all.size());
   for (const WrittenMember& one : all)
     parts.push_back(one.required ? one.expression : Builder::optional(one.expression));
   return Builder::sequence(parts);
@@ -188,7 +189,7 @@ class Value::Reading final : public Matcher {
     std::size_t end = raw.size();
     while (begin < end && is_space(raw[begin])) ++begin;
     while (end > begin && is_space(raw[end - 1])) --end;
-    const std::string value = raw.substr(begin, end - begin);
+    std::string value = raw.substr(begin, end - begin);
     if (nlohmann::json::accept(value)) return value;
     if (shape_.to_json && kind_ == ValueKind::json) return shape_.to_json(value);
     // Python's words, which models mix up with JSON's.

@@ -24,7 +24,7 @@ std::string named_function(const Json& choice, const Json* tools) {
   const bool right = choice.contains("type") && choice["type"] == "function" && function != choice.end() &&
                      function->is_object() && function->contains("name") && (*function)["name"].is_string();
   if (!right) bad_field("tool_choice", "{\"type\": \"function\", \"function\": {\"name\": ...}}", choice);
-  const std::string name = (*function)["name"];
+  std::string name = (*function)["name"];
   if (tools == nullptr || !names_a_tool(*tools, name))
     throw Error(ErrorCode::invalid_argument, "Field 'tool_choice.function.name': no tool is called \"" + name + "\"");
   return name;
