@@ -173,7 +173,7 @@ class GoldenModel : public testing::TestWithParam<const char*> {
   /// golden's double in its last bit and lands on the other side of a rounding edge; that moves its row and, through
   /// the cache, the rows behind it. So few rows may be off, and the others must be close.
   void expect_close_to_rounded(const Rows& rows, const std::string& what) {
-    if (golden_->all_f32()) return;
+    if (golden_->all_f32() || rounds_block_sums()) return;
     const Difference d = compare(rows, golden_->rounded_rows, golden_->n_vocab);
     EXPECT_LE(d.rms_of_near, kExactF32.rms) << what;
     if (has_fine_edges())
@@ -182,12 +182,16 @@ class GoldenModel : public testing::TestWithParam<const char*> {
       EXPECT_LE(d.rows_over, std::max(1, d.rows * 5 / 100)) << what << ", of " << d.rows << " rows; max " << d.max;
   }
 
-  /// F16 activations and the half-precision block sums of Q8_1 have so many edges that every evaluation in float
-  /// crosses some (llama.cpp: rms 0.0005, 0.014 and 0.012 on these three), and released head sizes of latent attention
-  /// round 640 values per head and row; their rows are not counted.
+  /// F16 activations have so many edges that every evaluation in float crosses some (llama.cpp: rms 0.0005), and
+  /// released head sizes of latent attention round 640 values per head and row; their rows are not counted.
   [[nodiscard]] bool has_fine_edges() const {
-    return golden_->name == "llama-f16" || golden_->name == "llama-q4_1" || golden_->name == "llama-q5_1" ||
-           golden_->name == "deepseek2-mla576";
+    return golden_->name == "llama-f16" || golden_->name == "deepseek2-mla576";
+  }
+
+  /// The goldens of these two round the sum of each block of activations to half precision. Here a minimum meets the
+  /// exact sum, so only the exact golden judges them.
+  [[nodiscard]] bool rounds_block_sums() const {
+    return golden_->name == "llama-q4_1" || golden_->name == "llama-q5_1";
   }
 
   void expect_greedy(const Rows& rows, double max, const std::string& what) {
@@ -266,8 +270,7 @@ TEST_P(GoldenModel, TheDoublePrecisionReferenceGivesThemToo) {
   run_pair(context, *golden_, pair);
   for (const Rows* rows : {&chunks, &pair}) {
     expect_close(*rows, golden_->all_f32() ? kExactF32 : golden_->f32_kv, "reference");
-    // Rounding a row to a form cannot express Q8_1's separate block sum; its product is exact in the reference.
-    if (golden_->name != "llama-q4_1" && golden_->name != "llama-q5_1") expect_close_to_rounded(*rows, "reference");
+    expect_close_to_rounded(*rows, "reference");
   }
 }
 
@@ -293,7 +296,9 @@ TEST_P(GoldenModel, ChoosesTheGoldenExperts) {
       ++compared;
     }
   }
-  EXPECT_GT(compared, 0);
+  // Where no margin exceeds twice the tolerance (MXFP4's is wide), the golden says nothing about choices.
+  const double widest = *std::max_element(golden_->expert_margin.begin(), golden_->expert_margin.end());
+  EXPECT_EQ(compared > 0, widest > 2 * golden_->f32_kv.max);
 }
 
 TEST_P(GoldenModel, WithoutGraphReuseGivesEqualLogits) {
