@@ -19,6 +19,7 @@ SLOW_UNIT_SECONDS = 60
 # The few places that may allocate by hand, each with its reason.
 ALLOCATORS = {
     "ggml/src/cpu/device.cpp",  # host buffers of the CPU device
+    "ggml/src/cuda/resources.cpp",  # memory of a card, and host memory that it reads
 }
 ENVIRONMENT_FILE = "common/args/environment.cpp"
 # Not formats but names of C types; and q8_0, which is also the form of activations and of cached keys and values.
@@ -37,7 +38,7 @@ def tracked(*suffixes):
 
 
 def is_test(path):
-    return path.startswith(("tests/", "bench/")) or re.search(r"_(test|bench|fuzz)\.cpp$|_test_support\.h$", path) is not None
+    return path.startswith(("tests/", "bench/")) or re.search(r"_(test|bench|fuzz)\.cpp$|_test_support\.h$|/test_\w+\.(h|cpp)$", path) is not None
 
 
 def read(path):

@@ -14,8 +14,8 @@
 /// From what the user said to running objects: the same steps in every executable.
 namespace common {
 
-/// The card that computes the whole model (choose_card), else the CPU device with the threads, affinity and ISA level that were asked for. Throws Error (unknown or missing ISA
-/// level).
+/// The card that computes the whole model (choose_card), else the CPU device with the threads, affinity and ISA level
+/// that were asked for. Throws Error (unknown or missing ISA level).
 [[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
 
 /// The threads that decode and prompt steps run on; an unset count is the number of cores.
