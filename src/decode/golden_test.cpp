@@ -235,8 +235,8 @@ TEST_P(GoldenModel, GivesThemInEveryFormOfLatentAttention) {
   if (!model_->hparams().has_latent_attention()) return;
   const Hparams& hparams = model_->hparams();
   const LayerHparams& layer = hparams.layers.front();
-  const auto latent = static_cast<std::uint64_t>(hparams.mla.kv_rank + layer.n_rot);
-  const auto expanded = static_cast<std::uint64_t>(layer.n_head * (layer.dk + layer.dv));
+  const auto latent = static_cast<std::uint64_t>(hparams.mla.kv_rank) + static_cast<std::uint64_t>(layer.n_rot);
+  const auto expanded = static_cast<std::uint64_t>(layer.n_head) * static_cast<std::uint64_t>(layer.dk + layer.dv);
   for (int form = 0; form <= 3; ++form) {
     for (const Setting& setting : {kSettings[0], kSettings[1], kSettings[2], kSettings[3]}) {
       ContextParams params = context_params(setting);

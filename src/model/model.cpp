@@ -19,7 +19,6 @@ namespace llama {
 
 using ggml::Error;
 using ggml::ErrorCode;
-using ggml::strf;
 
 struct Model::Impl {
   std::string path;

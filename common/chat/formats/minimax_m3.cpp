@@ -41,7 +41,8 @@ class NestedTags {
       const std::string key(rest_.substr(0, end));
       rest_.remove_prefix(end + 1);
       const std::optional<std::string> inner = value(depth + 1);
-      const std::string close = kMark + "</" + key + ">";
+      std::string close(kMark);
+      close.append("</").append(key).append(">");
       if (!inner || rest_.substr(0, close.size()) != close) return std::nullopt;
       rest_.remove_prefix(close.size());
       list = list && key == "item";
