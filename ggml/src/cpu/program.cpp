@@ -3,6 +3,7 @@
 #include <atomic>
 #include <limits>
 
+#include "core/port_address.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
@@ -119,20 +120,6 @@ std::byte* CpuProgram::weight_address(const Tensor& tensor) const {
   throw Error(ErrorCode::internal, strf("%s: the weight has no placement in host memory", tensor.name.c_str()));
 }
 
-std::byte* CpuProgram::port_address(const Tensor& tensor, std::span<const PortBinding> ports) const {
-  for (const PortBinding& binding : ports) {
-    if (binding.port != tensor.port) continue;
-    const std::size_t wanted = tensor_bytes(tensor.type, tensor.shape);
-    if (binding.data == nullptr || binding.bytes < wanted) {
-      throw Error(ErrorCode::internal,
-                  strf("%s: port %d has %zu bytes bound, %zu are needed (%s)", tensor.name.c_str(), tensor.port.v,
-                       binding.data == nullptr ? 0 : binding.bytes, wanted, tensor.shape.text().c_str()));
-    }
-    return static_cast<std::byte*>(binding.data);
-  }
-  throw Error(ErrorCode::internal, strf("%s: port %d is not bound", tensor.name.c_str(), tensor.port.v));
-}
-
 void CpuProgram::bind_addresses(const CpuProgramInputs& inputs) {
   const Graph& graph = lowered_.graph;
   addresses_.assign(graph.tensors.size(), nullptr);
@@ -147,12 +134,7 @@ void CpuProgram::bind_addresses(const CpuProgramInputs& inputs) {
       addresses_[i] = inputs.arena.data() + plan_.offsets[i];
     }
   }
-  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-    const Tensor& t = graph.tensors[i];
-    if (t.role != TensorRole::view) continue;
-    std::byte* base = addresses_[static_cast<std::size_t>(t.base.v)];
-    addresses_[i] = base == nullptr ? nullptr : base + t.offset_bytes;
-  }
+  resolve_views(graph, addresses_);
 }
 
 void CpuProgram::bind_steps(const CpuProgramInputs& inputs, std::span<const std::size_t> scratch_offsets) {

@@ -58,7 +58,6 @@ class CpuProgram final : public Program {
 
   void bind_addresses(const CpuProgramInputs& inputs);
   [[nodiscard]] std::byte* weight_address(const Tensor& tensor) const;
-  [[nodiscard]] std::byte* port_address(const Tensor& tensor, std::span<const PortBinding> ports) const;
   void bind_steps(const CpuProgramInputs& inputs, std::span<const std::size_t> scratch_offsets);
   void run_steps(Team& team, RunState& state) noexcept;
   void show(const Step& step, const StepCounts& counts) const;

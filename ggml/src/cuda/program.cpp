@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/port_address.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
@@ -33,20 +34,6 @@ std::byte* weight_address(const Tensor& tensor, DeviceId id) {
     }
   }
   throw Error(ErrorCode::internal, strf("%s: the weight has no placement on the card", tensor.name.c_str()));
-}
-
-std::byte* port_address(const Tensor& tensor, std::span<const PortBinding> ports) {
-  for (const PortBinding& binding : ports) {
-    if (binding.port != tensor.port) continue;
-    const std::size_t wanted = tensor_bytes(tensor.type, tensor.shape);
-    if (binding.data == nullptr || binding.bytes < wanted) {
-      throw Error(ErrorCode::internal,
-                  strf("%s: port %d has %zu bytes bound, %zu are needed (%s)", tensor.name.c_str(), tensor.port.v,
-                       binding.data == nullptr ? 0 : binding.bytes, wanted, tensor.shape.text().c_str()));
-    }
-    return static_cast<std::byte*>(binding.data);
-  }
-  throw Error(ErrorCode::internal, strf("%s: port %d is not bound", tensor.name.c_str(), tensor.port.v));
 }
 
 /// Rows of a tensor that are real in a step; `all` where no count limits them.
@@ -117,12 +104,7 @@ void CudaProgram::bind_addresses(const CudaProgramInputs& inputs) {
       addresses_[i] = inputs.arena.data() + plan_.offsets[i];
     }
   }
-  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-    const Tensor& t = graph.tensors[i];
-    if (t.role != TensorRole::view) continue;
-    std::byte* base = addresses_[static_cast<std::size_t>(t.base.v)];
-    addresses_[i] = base == nullptr ? nullptr : base + t.offset_bytes;
-  }
+  resolve_views(graph, addresses_);
 }
 
 void CudaProgram::bind_ops(const CudaProgramInputs& inputs, std::span<const std::size_t> scratch_offsets) {

@@ -9,13 +9,13 @@ namespace ggml::cuda {
 namespace {
 
 /// y = scale * (W x) + bias.
-class Linear final : public BoundOp {
+class Product : public BoundOp {
  public:
-  Linear(const BindContext& c, const Node& node, Carver& carver)
-      : projection_(c, node.slots[0]),
-        x_(c.data<const float>(node.src[0])),
-        y_(c.data<float>(node.dst[0])),
-        rows_(c.rows(node.src[0], projection_.k())),
+  Product(const BindContext& c, const Slot& slot, TensorId x, TensorId y, Carver& carver)
+      : projection_(c, slot),
+        x_(c.data<const float>(x)),
+        y_(c.data<float>(y)),
+        rows_(c.rows(x, projection_.k())),
         input_(projection_.act(), projection_.k(), rows_, carver) {}
   void launch(cudaStream_t stream) const override {
     input_.launch(x_, stream);
@@ -28,6 +28,12 @@ class Linear final : public BoundOp {
   float* y_;
   RowCount rows_;
   RoundedRows input_;
+};
+
+class Linear final : public Product {
+ public:
+  Linear(const BindContext& c, const Node& node, Carver& carver)
+      : Product(c, node.slots[0], node.src[0], node.dst[0], carver) {}
 };
 
 const char* linear_declines(const Graph& graph, const Node& node) {
@@ -120,25 +126,10 @@ const char* qkv_declines(const Graph& graph, const Node& node) {
 
 /// The primitive: activations come rounded as the decomposition says, so rounding them again changes nothing but the
 /// form. That holds for every form: the codes of rounded values are their codes.
-class MulMat final : public BoundOp {
+class MulMat final : public Product {
  public:
   MulMat(const BindContext& c, const Node& node, Carver& carver)
-      : projection_(c, Slot{node.src[0], {}, {}, false}),
-        x_(c.data<const float>(node.src[1])),
-        y_(c.data<float>(node.dst[0])),
-        rows_(c.rows(node.src[1], projection_.k())),
-        input_(projection_.act(), projection_.k(), rows_, carver) {}
-  void launch(cudaStream_t stream) const override {
-    input_.launch(x_, stream);
-    projection_.launch(input_, x_, y_, projection_.n(), rows_, stream);
-  }
-
- private:
-  Projection projection_;
-  const float* x_;
-  float* y_;
-  RowCount rows_;
-  RoundedRows input_;
+      : Product(c, Slot{node.src[0], {}, {}, false}, node.src[1], node.dst[0], carver) {}
 };
 
 const char* mul_mat_declines(const Graph& graph, const Node& node) {
