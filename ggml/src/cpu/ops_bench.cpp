@@ -219,7 +219,7 @@ Work build_attention(Layers& l, DType type, int depth) {
     for (int i = 0; i < blocks; ++i) reinterpret_cast<std::int32_t*>(at)[i] = i;
   });
   const TensorId spans = l.port(DType::i32, Shape(8, 1), Rows::fixed, [&](std::byte* at) {
-    const AttnSpan span{0, l.rows(), depth, 0, 0, -1, {}};
+    const AttnSpan span{0, l.rows(), depth, 0, 0, -1, -1, -1};
     std::memcpy(at, &span, sizeof span);
   });
   TensorId y;
