@@ -11,4 +11,7 @@ namespace llama {
 /// gives flat head matrices their three axes. Throws DeviceError.
 void derive_weights(const Hparams& hparams, ggml::Device& cpu, ModelWeights& weights);
 
+/// The same weights by name, type and shape only, for an outline of the model: their placement has no bytes.
+void outline_derived_weights(const Hparams& hparams, ModelWeights& weights);
+
 }  // namespace llama

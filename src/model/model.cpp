@@ -1,5 +1,6 @@
 #include "llama/model.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -140,6 +141,27 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& devi
              info.architecture.c_str(), info.size_label.c_str(), info.file_type.c_str(),
              static_cast<unsigned long long>(info.n_params), static_cast<unsigned long long>(info.file_bytes),
              info.n_layer);
+  return model;
+}
+
+std::unique_ptr<Model> Model::outline(const ModelParams& params) {
+  std::unique_ptr<Model> model(new Model);
+  Impl& impl = *model->impl_;
+  impl.path = params.path;
+  ggml::gguf::File file = ggml::gguf::File::open(params.path);
+  apply_overrides(params.kv_overrides, file.metadata());
+  impl.family = &family_of(file.metadata(), params.path);
+  impl.hparams = read_hparams(file.metadata(), *impl.family, params.path);
+  impl.info = describe(file, impl.hparams);
+  SchemaMatch match = match_schema(file, impl.family->tensors, impl.hparams);
+  if (!match.problems.empty()) throw Error(ErrorCode::invalid_file, list_problems(params.path, match.problems));
+  // Matches point into the file's list, which is in its order.
+  std::stable_sort(match.found.begin(), match.found.end(),
+                   [](const TensorMatch& a, const TensorMatch& b) { return a.info < b.info; });
+  impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
+  outline_weights(match.found, impl.weights);
+  outline_derived_weights(impl.hparams, impl.weights);
+  impl.metadata = std::move(file.metadata());
   return model;
 }
 

@@ -185,6 +185,10 @@ void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> mat
   if (mapped && !params.check_tensors) reporter.add(total);
 }
 
+void outline_weights(std::span<const TensorMatch> matches, ModelWeights& weights) {
+  for (const TensorMatch& match : matches) place(add_weight(weights, match), nullptr, ggml::BufferKind::mapping);
+}
+
 void copy_to_device(ggml::Device& device, const LoadProgress& progress, ModelWeights& weights) {
   std::size_t total = 0;
   for (const ggml::Weight& weight : weights.tensors) total += device_bytes(device, weight);

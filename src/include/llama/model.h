@@ -60,6 +60,9 @@ class Model {
   /// known families).
   /// `device` is the one that will compute: where it does not read weights in place, it gets its own copies.
   static std::unique_ptr<Model> load(const ModelParams& params, ggml::Device& device, const LoadProgress& progress);
+  /// What the headers alone say: hyper-parameters, and weights whose placement (host memory) has no bytes, in the order
+  /// of the file, derived ones last. No vocabulary. Throws as load() does. This is what plans are made from.
+  static std::unique_ptr<Model> outline(const ModelParams& params);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
