@@ -75,10 +75,20 @@ struct CompileOptions {
   bool decompose_all = false;  // run primitives only (tests)
 };
 
+/// The event of a device whose work is done when the call returns.
+class DoneEvent final : public Event {
+ public:
+  void wait() override {}
+  [[nodiscard]] bool ready() override { return true; }
+};
+
 /// Runs graphs on one device. One submitting thread at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
+  /// Whether the device has a form of its own for the node; what it lacks is decomposed, and a primitive it lacks must
+  /// run elsewhere.
+  [[nodiscard]] virtual bool runs(const Graph& graph, const Node& node) const { return true; }
   /// Bytes of arena that `graph` needs.
   [[nodiscard]] virtual std::size_t arena_bytes(const Graph& graph, const CompileOptions& options) = 0;
   /// Chooses kernels and binds addresses. All Programs that share an arena must not run at the same time. Throws Error
@@ -92,6 +102,17 @@ class Executor {
   virtual void run(Program& program, const StepCounts& counts, const StopToken& stop) = 0;
   /// Waits for everything that was run; throws what it threw.
   virtual void synchronise() {}
+
+  // Ordering with other devices. The defaults are those of a device whose work is done when the call returns.
+  /// An event of this executor; ready until it is recorded. Must not die before what it was recorded behind is done.
+  virtual std::unique_ptr<Event> make_event() { return std::make_unique<DoneEvent>(); }
+  /// `event`, of this executor, is ready when all that was run before is done.
+  virtual void record(Event& event) {}
+  /// What is run later begins when `event`, of any executor, is ready.
+  virtual void wait_for(Event& event) { event.wait(); }
+  /// Copies between memory of this device and host memory, behind what was run before. Both stay as they are until
+  /// then.
+  virtual void copy(std::byte* dst, const std::byte* src, std::size_t bytes) { std::memcpy(dst, src, bytes); }
 };
 
 struct DeviceMemory {
@@ -105,9 +126,17 @@ class Device {
   [[nodiscard]] virtual const std::string& description() const noexcept = 0;  // the processor's own name
   [[nodiscard]] virtual DeviceMemory memory() const = 0;
   [[nodiscard]] virtual DeviceId id() const noexcept { return DeviceId(0); }
+  /// Gives the device another number, by which placements name it; before anything is allocated on it.
+  virtual void renumber(DeviceId id) {}
+  /// What else a user may want to know of it in one line ("compute capability 9.0, VMM: yes"); may be empty.
+  [[nodiscard]] virtual std::string details() const { return {}; }
   /// Throws DeviceError naming device, bytes wanted and free, and what to change.
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes, BufferKind kind) = 0;
   virtual std::unique_ptr<Executor> make_executor() = 0;
+
+  /// Whether it can compute with weights of this type, and has a form of its own for this op.
+  [[nodiscard]] virtual bool supports(DType type) const noexcept { return true; }
+  [[nodiscard]] virtual bool supports(Op op) const noexcept { return true; }
 
   /// Bytes of this device's memory that a weight takes in the form the device computes with; 0: it is read in place.
   [[nodiscard]] virtual std::size_t weight_bytes(DType type, const Shape& shape) const noexcept { return 0; }

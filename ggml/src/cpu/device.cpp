@@ -85,9 +85,9 @@ class HostBuffer final : public Buffer {
 };
 
 /// Work on the CPU is done when submit() returns, so its Event only keeps the outcome.
-class DoneEvent final : public Event {
+class OutcomeEvent final : public Event {
  public:
-  explicit DoneEvent(std::exception_ptr failure) : failure_(std::move(failure)) {}
+  explicit OutcomeEvent(std::exception_ptr failure) : failure_(std::move(failure)) {}
   void wait() override {
     if (failure_) std::rethrow_exception(failure_);
   }
@@ -128,7 +128,7 @@ class CpuExecutor final : public Executor {
     } catch (...) {
       failure = std::current_exception();
     }
-    return std::make_unique<DoneEvent>(std::move(failure));
+    return std::make_unique<OutcomeEvent>(std::move(failure));
   }
 
   void run(Program& program, const StepCounts& counts, const StopToken& stop) override {

@@ -27,6 +27,22 @@ const OpImpl* choose(const Graph& graph, const KernelTable& kernels, const Node&
   return nullptr;
 }
 
+std::byte* weight_address(const Tensor& tensor, DeviceId memory_of) {
+  for (const Placement& p : tensor.weight->placements) {
+    const bool on_device = p.kind == BufferKind::device;
+    if (p.data == nullptr || on_device != memory_of.valid() || (on_device && p.device != memory_of)) continue;
+    if (p.axis != PlacementAxis::whole) {
+      throw Error(ErrorCode::unsupported,
+                  strf("%s: the CPU device reads whole tensors only, this placement holds %lld to %lld of an axis",
+                       tensor.name.c_str(), static_cast<long long>(p.begin), static_cast<long long>(p.end)));
+    }
+    // Weights are never written; the table of addresses is not const because activations share it.
+    return const_cast<std::byte*>(p.data);
+  }
+  throw Error(ErrorCode::internal, strf("%s: the weight has no placement in %s", tensor.name.c_str(),
+                                        memory_of.valid() ? "the device's memory" : "host memory"));
+}
+
 bool has_native_form(const Graph& graph, const Node& node, const void* user) {
   const auto& context = *static_cast<const LowerContext*>(user);
   if (context.decompose_all && !is_primitive(node.op)) return false;
@@ -49,6 +65,10 @@ LiveRows BindContext::live_rows(TensorId id, std::int64_t width) const {
       break;
   }
   return {Rows::fixed, total, total};
+}
+
+bool has_implementation(const Graph& graph, const KernelTable& kernels, const Node& node) {
+  return choose(graph, kernels, node, nullptr) != nullptr;
 }
 
 LoweredGraph lower(const Graph& graph, const KernelTable& kernels, const CompileOptions& options) {
@@ -106,20 +126,6 @@ CpuProgram::CpuProgram(LoweredGraph lowered, const CpuProgramInputs& inputs)
   bind_steps(inputs, scratch_offsets);
 }
 
-std::byte* CpuProgram::weight_address(const Tensor& tensor) const {
-  for (const Placement& p : tensor.weight->placements) {
-    if (p.kind == BufferKind::device || p.data == nullptr) continue;
-    if (p.axis != PlacementAxis::whole) {
-      throw Error(ErrorCode::unsupported,
-                  strf("%s: the CPU device reads whole tensors only, this placement holds %lld to %lld of an axis",
-                       tensor.name.c_str(), static_cast<long long>(p.begin), static_cast<long long>(p.end)));
-    }
-    // Weights are never written; the table of addresses is not const because activations share it.
-    return const_cast<std::byte*>(p.data);
-  }
-  throw Error(ErrorCode::internal, strf("%s: the weight has no placement in host memory", tensor.name.c_str()));
-}
-
 void CpuProgram::bind_addresses(const CpuProgramInputs& inputs) {
   const Graph& graph = lowered_.graph;
   addresses_.assign(graph.tensors.size(), nullptr);
@@ -127,7 +133,7 @@ void CpuProgram::bind_addresses(const CpuProgramInputs& inputs) {
     const Tensor& t = graph.tensors[i];
     if (t.role == TensorRole::view) continue;
     if (t.role == TensorRole::weight) {
-      addresses_[i] = weight_address(t);
+      addresses_[i] = weight_address(t, inputs.memory_of);
     } else if (t.port.valid()) {
       addresses_[i] = port_address(t, inputs.ports);
     } else if (plan_.offsets[i] != kNotInArena) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct LoweredGraph {
   std::vector<std::string> notes;    // per node, for describe()
 };
 
+/// Whether there is an implementation of the node itself, so that it is not decomposed.
+[[nodiscard]] bool has_implementation(const Graph& graph, const KernelTable& kernels, const Node& node);
+
 /// Chooses an implementation per node. Throws Error(unsupported) for a primitive that nothing here can do.
 [[nodiscard]] LoweredGraph lower(const Graph& graph, const KernelTable& kernels, const CompileOptions& options);
 
@@ -30,6 +34,7 @@ struct CpuProgramInputs {
   std::span<const PortBinding> ports;
   Buffer& arena;
   Observer* observer;
+  DeviceId memory_of = {};  // valid: weights are read from this device's own memory (simulated devices), not the host's
 };
 
 /// A compiled graph with all addresses bound. Immutable but for its arena.
@@ -57,7 +62,6 @@ class CpuProgram final : public Program {
   struct RunState;
 
   void bind_addresses(const CpuProgramInputs& inputs);
-  [[nodiscard]] std::byte* weight_address(const Tensor& tensor) const;
   void bind_steps(const CpuProgramInputs& inputs, std::span<const std::size_t> scratch_offsets);
   void run_steps(Team& team, RunState& state) noexcept;
   void show(const Step& step, const StepCounts& counts) const;

@@ -46,9 +46,39 @@ class StreamEvent final : public Event {
   const CardResources& card_;
 };
 
+/// A point in a card's stream that streams of other cards can wait for.
+class RecordedEvent final : public Event {
+ public:
+  explicit RecordedEvent(const CardResources& card) : card_(card) {
+    const DeviceScope scope(card_.index);
+    CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~RecordedEvent() override { (void)cudaEventDestroy(event_); }
+  RecordedEvent(const RecordedEvent&) = delete;
+  RecordedEvent& operator=(const RecordedEvent&) = delete;
+
+  void wait() override { CUDA_CHECK(cudaEventSynchronize(event_)); }
+  [[nodiscard]] bool ready() override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    cuda::check(status, "cudaEventQuery");
+    return true;
+  }
+  void record() { CUDA_CHECK(cudaEventRecord(event_, card_.stream.get())); }
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  const CardResources& card_;
+  cudaEvent_t event_ = nullptr;
+};
+
 class CudaExecutor final : public Executor {
  public:
   explicit CudaExecutor(CardResources& card) : card_(card) {}
+
+  [[nodiscard]] bool runs(const Graph& graph, const Node& node) const override {
+    return cuda::declines(graph, node) == nullptr;
+  }
 
   [[nodiscard]] std::size_t arena_bytes(const Graph& graph, const CompileOptions& options) override {
     std::vector<std::size_t> offsets;
@@ -78,6 +108,25 @@ class CudaExecutor final : public Executor {
     CUDA_CHECK(cudaStreamSynchronize(card_.stream.get()));
   }
 
+  std::unique_ptr<Event> make_event() override { return std::make_unique<RecordedEvent>(card_); }
+
+  void record(Event& event) override {
+    const DeviceScope scope(card_.index);
+    static_cast<RecordedEvent&>(event).record();
+  }
+
+  void wait_for(Event& event) override {
+    auto* recorded = dynamic_cast<RecordedEvent*>(&event);
+    if (recorded == nullptr) return event.wait();
+    const DeviceScope scope(card_.index);
+    CUDA_CHECK(cudaStreamWaitEvent(card_.stream.get(), recorded->get(), 0));
+  }
+
+  void copy(std::byte* dst, const std::byte* src, std::size_t bytes) override {
+    const DeviceScope scope(card_.index);
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, card_.stream.get()));
+  }
+
  private:
   CardResources& card_;
 };
@@ -87,11 +136,15 @@ class CudaDevice final : public Device {
   CudaDevice(int index, const cudaDeviceProp& properties)
       : name_(strf("CUDA%d", index)),
         description_(properties.name),
+        details_(strf("compute capability %d.%d, VMM: %s", properties.major, properties.minor,
+                      has_virtual_memory(index) ? "yes" : "no")),
         card_{index, DeviceId(index + 1), properties.multiProcessorCount, {}} {}
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   [[nodiscard]] const std::string& description() const noexcept override { return description_; }
   [[nodiscard]] DeviceId id() const noexcept override { return card_.id; }
+  void renumber(DeviceId id) override { card_.id = id; }
+  [[nodiscard]] std::string details() const override { return details_; }
 
   [[nodiscard]] DeviceMemory memory() const override {
     const DeviceScope scope(card_.index);
@@ -107,6 +160,8 @@ class CudaDevice final : public Device {
   }
 
   std::unique_ptr<Executor> make_executor() override { return std::make_unique<CudaExecutor>(card_); }
+
+  [[nodiscard]] bool supports(Op op) const noexcept override { return cuda::implementation(op) != nullptr; }
 
   [[nodiscard]] std::size_t weight_bytes(DType type, const Shape& shape) const noexcept override {
     return cuda::plane_offsets(type, shape).total;
@@ -148,7 +203,14 @@ class CudaDevice final : public Device {
   }
 
   std::string name_;
+  static bool has_virtual_memory(int index) {
+    int supported = 0;
+    CUDA_CHECK(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, index));
+    return supported != 0;
+  }
+
   std::string description_;
+  std::string details_;
   CardResources card_;
 };
 

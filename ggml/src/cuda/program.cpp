@@ -12,10 +12,9 @@ namespace {
 
 /// The implementation that takes the node, or null and the reason.
 const OpImpl* choose(const Graph& graph, const Node& node, const char** why) {
-  const OpImpl* impl = implementation(node.op);
-  const char* reason = impl == nullptr ? "no implementation" : impl->declines(graph, node);
+  const char* reason = declines(graph, node);
   if (why != nullptr) *why = reason;
-  return reason == nullptr ? impl : nullptr;
+  return reason == nullptr ? implementation(node.op) : nullptr;
 }
 
 bool has_native_form(const Graph& graph, const Node& node, const void* user) {
@@ -42,6 +41,11 @@ std::int64_t live_of(const Tensor& t, const StepCounts& counts, std::int64_t all
 }
 
 }  // namespace
+
+const char* declines(const Graph& graph, const Node& node) {
+  const OpImpl* impl = implementation(node.op);
+  return impl == nullptr ? "no implementation" : impl->declines(graph, node);
+}
 
 LoweredGraph lower(const Graph& graph, const CompileOptions& options) {
   LoweredGraph lowered{decompose(graph, has_native_form, &options), {}, {}};

@@ -16,6 +16,9 @@ struct LoweredGraph {
   std::vector<std::string> notes;    // per node, for describe()
 };
 
+/// Why a card has no kernel for the node; null: it has one.
+[[nodiscard]] const char* declines(const Graph& graph, const Node& node);
+
 /// Chooses an implementation per node. Throws Error(unsupported) for a primitive that nothing here can do.
 [[nodiscard]] LoweredGraph lower(const Graph& graph, const CompileOptions& options);
 

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ggml/device.h"
+#include "ggml/graph.h"
+
+namespace ggml {
+
+/// Home of a port whose memory is host memory that every device reads and writes in place (host_pinned).
+inline constexpr DeviceId kEverywhere{-1};
+
+/// A port with the device in whose memory it lies: an index into the scheduler's list, or kEverywhere. Memory of the
+/// first device is host memory that the others copy from and to.
+struct PlacedPort {
+  PortBinding binding;
+  DeviceId home = kEverywhere;
+};
+
+/// What crossed the link between host memory and one device.
+struct LinkUse {
+  std::uint64_t copies_in = 0, bytes_in = 0;    // to the device
+  std::uint64_t copies_out = 0, bytes_out = 0;  // from the device
+};
+
+/// What programs did since the last reset.
+struct SchedulerStats {
+  std::uint64_t splits = 0;    // pieces of graphs that were run
+  std::uint64_t programs = 0;  // graphs
+  std::vector<LinkUse> links;  // per device; [0] stays zero
+  [[nodiscard]] std::uint64_t bytes() const;
+  [[nodiscard]] std::uint64_t copies() const;
+};
+
+/// A graph cut into splits: runs of nodes on one device. Made by Scheduler::cut.
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  [[nodiscard]] virtual int n_splits() const noexcept = 0;
+  /// Coarse nodes that were decomposed because their weights lie on several devices.
+  [[nodiscard]] virtual int n_mixed() const noexcept = 0;
+  /// A line per split: device, nodes, what is copied before and after.
+  [[nodiscard]] virtual std::vector<std::string> describe() const = 0;
+};
+
+/// Runs graphs over several devices. Weights say where an op runs; ops on a state (the KV pool) run where that lies;
+/// the others go where their activations are. What a device lacks runs on the first device, which is the CPU. Tensors
+/// that cross are copied; weights never are. With one device a graph is passed on as it is. Thread-compatible: one
+/// submitting thread.
+class Scheduler {
+ public:
+  /// `devices`: borrowed; the first computes in host memory wherever there are others.
+  explicit Scheduler(std::vector<Device*> devices);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Decides where each node runs. The ports' addresses do not matter yet. Throws Error(unsupported) naming the node,
+  /// where no device that holds its weights can run it.
+  [[nodiscard]] std::unique_ptr<Schedule> cut(const Graph& graph, std::span<const PlacedPort> ports,
+                                              const CompileOptions& options);
+  /// Makes the arenas large enough. True: memory moved, and Programs that were compiled before must not be used again.
+  /// Throws DeviceError.
+  [[nodiscard]] bool reserve(const Schedule& schedule);
+  /// Pre: reserve() was called for it. All Programs of a scheduler share its memory.
+  [[nodiscard]] std::unique_ptr<Program> compile(const Schedule& schedule, std::span<const PlacedPort> ports,
+                                                 const CompileOptions& options);
+  /// As Executor::run: devices may still be busy when it returns. After an error all devices are idle.
+  void run(Program& program, const StepCounts& counts, const StopToken& stop);
+  void synchronise();
+
+  [[nodiscard]] std::size_t arena_bytes() const;  // of all devices
+  /// Arena and exchange memory on one device.
+  [[nodiscard]] std::size_t arena_bytes(DeviceId device) const;
+  [[nodiscard]] const SchedulerStats& stats() const;
+  void reset_stats();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The statistics as text, a line per link; what --sched-report prints.
+[[nodiscard]] std::string report(const SchedulerStats& stats, std::span<Device* const> devices);
+
+}  // namespace ggml

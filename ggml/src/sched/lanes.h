@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ggml/device.h"
+#include "ggml/scheduler.h"
+#include "sched/scheduled_program.h"
+
+namespace ggml::sched {
+
+/// The executors of a scheduler, and the order among them in which they touch host memory.
+///
+/// Each device does its own work in order. Between devices only host memory is shared, so one rule is enough: before a
+/// device (or the host) touches it, it waits for what the others were given to do with it before. A device's event
+/// stands for its last such piece of work.
+class Lanes {
+ public:
+  explicit Lanes(std::vector<std::unique_ptr<Executor>> executors);
+
+  [[nodiscard]] Executor& executor(int device) { return *lanes_[static_cast<std::size_t>(device)].executor; }
+  [[nodiscard]] std::size_t size() const { return lanes_.size(); }
+
+  /// `device` goes on when all others are done with the host memory they were given so far. For device 0 the calling
+  /// thread waits.
+  void wait_for_others(int device);
+  /// What was given to `device` so far touches host memory.
+  void touched(int device);
+  void copy(const std::vector<BoundCopy>& copies, const StepCounts& counts, SchedulerStats& stats);
+  /// Waits for all; throws the first failure.
+  void synchronise();
+  /// The same after an error: what else failed is of no interest.
+  void settle() noexcept;
+
+ private:
+  struct Lane {
+    std::unique_ptr<Executor> executor;
+    std::unique_ptr<Event> touched;
+    std::uint64_t number = 0;         // of the last touch
+    std::vector<std::uint64_t> seen;  // per other lane: the last touch that was waited for
+  };
+
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace ggml::sched

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ggml/device.h"
+
+namespace ggml::sched {
+
+/// A copy between host memory and a device, with its addresses.
+struct BoundCopy {
+  int device = 0;
+  bool to_device = false;
+  std::byte* dst = nullptr;
+  const std::byte* src = nullptr;
+  Rows rows = Rows::fixed;
+  std::size_t bytes = 0;  // in all, or for each real row
+
+  [[nodiscard]] std::size_t bytes_of(const StepCounts& counts) const {
+    return rows == Rows::tokens    ? bytes * static_cast<std::size_t>(counts.n_tokens)
+           : rows == Rows::outputs ? bytes * static_cast<std::size_t>(counts.n_outputs)
+                                   : bytes;
+  }
+};
+
+/// The programs of a schedule's splits and the copies around them.
+class ScheduledProgram final : public Program {
+ public:
+  struct Part {
+    int device = 0;
+    std::unique_ptr<Program> program;
+    std::vector<BoundCopy> in, out;
+    bool writes_shared = false, reads_shared = false;
+  };
+
+  [[nodiscard]] const MemoryPlan& memory() const noexcept override { return plan_; }
+  [[nodiscard]] std::vector<std::string> describe() const override {
+    std::vector<std::string> lines;
+    for (const Part& part : parts)
+      for (std::string& line : part.program->describe()) lines.push_back(std::move(line));
+    return lines;
+  }
+  /// The parts' arenas added up; offsets only where there is one part.
+  void sum_memory() {
+    if (parts.size() == 1) {
+      plan_ = parts.front().program->memory();
+      return;
+    }
+    for (const Part& part : parts) {
+      plan_.arena_bytes += part.program->memory().arena_bytes;
+      plan_.max_live_bytes += part.program->memory().max_live_bytes;
+    }
+  }
+
+  std::vector<BoundCopy> first_out, last_in;
+  std::vector<Part> parts;
+
+ private:
+  MemoryPlan plan_;
+};
+
+}  // namespace ggml::sched

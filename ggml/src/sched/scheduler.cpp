@@ -1,0 +1,298 @@
+#include "ggml/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "sched/assignment.h"
+#include "sched/cut_schedule.h"
+#include "sched/lanes.h"
+#include "sched/scheduled_program.h"
+
+namespace ggml {
+
+using sched::BoundCopy;
+using sched::CutSchedule;
+using sched::Exchange;
+using sched::ScheduledProgram;
+using sched::Split;
+using sched::Transfer;
+
+namespace {
+
+constexpr std::size_t kSmallestBuffer = 64;
+
+std::vector<std::unique_ptr<Executor>> make_executors(const std::vector<Device*>& devices) {
+  if (devices.empty() || devices.size() > static_cast<std::size_t>(sched::kMaxDevices))
+    throw Error(ErrorCode::invalid_argument,
+                strf("%zu devices: 1 to %d are possible", devices.size(), sched::kMaxDevices));
+  if (devices.size() > 1 && !devices[0]->memory_is_host())
+    throw Error(ErrorCode::invalid_argument,
+                strf("%s is the first of several devices: that is the CPU's place", devices[0]->name().c_str()));
+  std::vector<std::unique_ptr<Executor>> executors;
+  executors.reserve(devices.size());
+  for (Device* device : devices) executors.push_back(device->make_executor());
+  return executors;
+}
+
+/// One split with everything in it: what a single device gets.
+sched::Splits whole(const Graph& graph, int device) {
+  sched::Splits splits;
+  splits.all.emplace_back();
+  splits.all.front().device = device;
+  splits.all.front().graph = graph;
+  return splits;
+}
+
+/// Bytes of a tensor, of all or for each row that counts.
+BoundCopy sized(const Tensor& t, const Graph& graph) {
+  BoundCopy copy;
+  copy.rows = t.rows;
+  copy.bytes = tensor_bytes(t.type, t.shape);
+  if (t.rows == Rows::tokens) copy.bytes /= static_cast<std::size_t>(graph.token_bucket);
+  if (t.rows == Rows::outputs) copy.bytes /= static_cast<std::size_t>(graph.output_bucket);
+  return copy;
+}
+
+}  // namespace
+
+std::uint64_t SchedulerStats::bytes() const {
+  std::uint64_t sum = 0;
+  for (const LinkUse& link : links) sum += link.bytes_in + link.bytes_out;
+  return sum;
+}
+
+std::uint64_t SchedulerStats::copies() const {
+  std::uint64_t sum = 0;
+  for (const LinkUse& link : links) sum += link.copies_in + link.copies_out;
+  return sum;
+}
+
+struct Scheduler::Impl {
+  explicit Impl(std::vector<Device*> list)
+      : devices(std::move(list)), lanes(make_executors(devices)), arenas(devices.size()), areas(devices.size()) {
+    stats.links.resize(devices.size());
+  }
+
+  [[nodiscard]] sched::Machine machine() {
+    executors.clear();
+    for (std::size_t d = 0; d < devices.size(); ++d) executors.push_back(&lanes.executor(static_cast<int>(d)));
+    return {devices, executors};
+  }
+  bool grow(std::unique_ptr<Buffer>& buffer, std::size_t bytes, Device& device, BufferKind kind);
+  [[nodiscard]] std::byte* address(const CutSchedule& schedule, std::span<const PlacedPort> ports, int exchange,
+                                   int device);
+  [[nodiscard]] std::vector<BoundCopy> bind(const CutSchedule& schedule, std::span<const PlacedPort> ports,
+                                            const std::vector<Transfer>& transfers, bool to_device);
+  [[nodiscard]] std::vector<PortBinding> bindings(const CutSchedule& schedule, std::span<const PlacedPort> ports,
+                                                  int device);
+  void run_part(ScheduledProgram::Part& part, const StepCounts& counts);
+
+  std::vector<Device*> devices;
+  sched::Lanes lanes;
+  std::vector<Executor*> executors;             // as machine() shows them
+  std::vector<std::unique_ptr<Buffer>> arenas;  // per device: activations inside splits
+  std::vector<std::unique_ptr<Buffer>> areas;   // per device: exchanges
+  bool observed = false;
+  SchedulerStats stats;
+};
+
+Scheduler::Scheduler(std::vector<Device*> devices) : impl_(std::make_unique<Impl>(std::move(devices))) {}
+
+Scheduler::~Scheduler() {
+  impl_->lanes.settle();
+}
+
+std::unique_ptr<Schedule> Scheduler::cut(const Graph& graph, std::span<const PlacedPort> ports,
+                                         const CompileOptions& options) {
+  auto schedule = std::make_unique<CutSchedule>();
+  const std::size_t n_devices = impl_->devices.size();
+  if (n_devices == 1) {
+    schedule->splits = whole(graph, 0);
+    schedule->exchange.at.resize(1);
+  } else {
+    const sched::Assigned assigned = sched::assign(graph, ports, impl_->machine());
+    schedule->splits = sched::cut(assigned, ports);
+    schedule->mixed = assigned.n_mixed;
+    const bool untouched = schedule->splits.all.size() == 1 && schedule->splits.exchanges.empty() &&
+                           assigned.graph.nodes.size() == graph.nodes.size();
+    if (untouched) schedule->splits = whole(graph, assigned.device.front());
+    schedule->exchange = sched::plan_exchange(schedule->splits, assigned.graph, n_devices);
+    for (const Exchange& e : schedule->splits.exchanges) schedule->exchanged.push_back(assigned.graph.at(e.tensor));
+  }
+  schedule->arena_bytes.assign(n_devices, 0);
+  for (const Split& split : schedule->splits.all) {
+    std::size_t& bytes = schedule->arena_bytes[static_cast<std::size_t>(split.device)];
+    bytes = std::max({bytes, kSmallestBuffer, impl_->lanes.executor(split.device).arena_bytes(split.graph, options)});
+  }
+  for (const Device* device : impl_->devices) schedule->device_names.push_back(device->name());
+  return schedule;
+}
+
+bool Scheduler::Impl::grow(std::unique_ptr<Buffer>& buffer, std::size_t bytes, Device& device, BufferKind kind) {
+  if (bytes == 0 || (buffer != nullptr && buffer->bytes() >= bytes)) return false;
+  const bool moved = buffer != nullptr;
+  if (moved) lanes.synchronise();
+  buffer.reset();
+  buffer = device.allocate(bytes, kind);
+  return moved;
+}
+
+bool Scheduler::reserve(const Schedule& schedule) {
+  const auto& cut = static_cast<const CutSchedule&>(schedule);
+  bool moved = false;
+  for (std::size_t d = 0; d < impl_->devices.size(); ++d) {
+    moved |= impl_->grow(impl_->arenas[d], cut.arena_bytes[d], *impl_->devices[d], BufferKind::device);
+    if (d >= cut.exchange.area_bytes.size()) continue;
+    // Host memory that cards copy from and to is theirs to give.
+    Device& owner = d == 0 ? *impl_->devices[1] : *impl_->devices[d];
+    moved |= impl_->grow(impl_->areas[d], cut.exchange.area_bytes[d], owner,
+                         d == 0 ? BufferKind::host_pinned : BufferKind::device);
+  }
+  return moved;
+}
+
+/// Where an exchange lies on a device.
+std::byte* Scheduler::Impl::address(const CutSchedule& schedule, std::span<const PlacedPort> ports, int exchange,
+                                    int device) {
+  const std::size_t offset =
+      schedule.exchange.offsets[static_cast<std::size_t>(exchange)][static_cast<std::size_t>(device)];
+  if (offset == sched::kNowhere) return nullptr;
+  if (offset != sched::kCallersPort) return areas[static_cast<std::size_t>(device)]->data() + offset;
+  const PortId port = schedule.splits.exchanges[static_cast<std::size_t>(exchange)].port;
+  for (const PlacedPort& p : ports)
+    if (p.binding.port == port) return static_cast<std::byte*>(p.binding.data);
+  return nullptr;
+}
+
+std::vector<BoundCopy> Scheduler::Impl::bind(const CutSchedule& schedule, std::span<const PlacedPort> ports,
+                                             const std::vector<Transfer>& transfers, bool to_device) {
+  std::vector<BoundCopy> copies;
+  for (const Transfer& t : transfers) {
+    BoundCopy copy = sized(schedule.exchanged[static_cast<std::size_t>(t.exchange)], schedule.splits.all.front().graph);
+    std::byte* host = address(schedule, ports, t.exchange, 0);
+    std::byte* there = address(schedule, ports, t.exchange, t.device);
+    TANDEM_ASSERT(host != nullptr && there != nullptr, "a tensor that crosses has a place at both ends");
+    copy.device = t.device;
+    copy.to_device = to_device;
+    copy.dst = to_device ? there : host;
+    copy.src = to_device ? host : there;
+    copies.push_back(copy);
+  }
+  return copies;
+}
+
+/// The ports that graphs on a device may have: the caller's that it reaches, and the exchanges that it has a place for.
+std::vector<PortBinding> Scheduler::Impl::bindings(const CutSchedule& schedule, std::span<const PlacedPort> ports,
+                                                   int device) {
+  std::vector<PortBinding> list;
+  for (const PlacedPort& p : ports)
+    if (devices.size() == 1 || !p.home.valid() || p.home.v == device) list.push_back(p.binding);
+  for (std::size_t e = 0; e < schedule.splits.exchanges.size(); ++e) {
+    std::byte* data = address(schedule, ports, static_cast<int>(e), device);
+    if (data == nullptr) continue;
+    const Tensor& t = schedule.exchanged[e];
+    list.push_back(
+        {PortId(sched::kFirstExchangePort + static_cast<std::int32_t>(e)), data, tensor_bytes(t.type, t.shape)});
+  }
+  return list;
+}
+
+std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<const PlacedPort> ports,
+                                            const CompileOptions& options) {
+  const auto& cut = static_cast<const CutSchedule&>(schedule);
+  std::vector<std::vector<PortBinding>> bound;
+  for (std::size_t d = 0; d < impl_->devices.size(); ++d)
+    bound.push_back(impl_->bindings(cut, ports, static_cast<int>(d)));
+  auto program = std::make_unique<ScheduledProgram>();
+  for (std::size_t s = 0; s < cut.splits.all.size(); ++s) {
+    const Split& split = cut.splits.all[s];
+    const auto d = static_cast<std::size_t>(split.device);
+    ScheduledProgram::Part part;
+    part.device = split.device;
+    part.program = impl_->lanes.executor(split.device).compile(split.graph, bound[d], *impl_->arenas[d], options);
+    part.in = impl_->bind(cut, ports, cut.exchange.at[s].in, true);
+    part.out = impl_->bind(cut, ports, cut.exchange.at[s].out, false);
+    part.writes_shared = split.writes_shared;
+    part.reads_shared = split.reads_shared;
+    program->parts.push_back(std::move(part));
+  }
+  program->first_out = impl_->bind(cut, ports, cut.exchange.first_out, false);
+  program->last_in = impl_->bind(cut, ports, cut.exchange.last_in, true);
+  program->sum_memory();
+  impl_->observed = options.observer != nullptr;
+  return program;
+}
+
+void Scheduler::Impl::run_part(ScheduledProgram::Part& part, const StepCounts& counts) {
+  lanes.copy(part.in, counts, stats);
+  if (part.device == 0 || part.reads_shared || part.writes_shared) lanes.wait_for_others(part.device);
+  Executor& executor = lanes.executor(part.device);
+  executor.run(*part.program, counts, {});
+  if (part.writes_shared) lanes.touched(part.device);
+  lanes.copy(part.out, counts, stats);
+  // Observers are called one at a time, in the order of the graph.
+  if (observed) executor.synchronise();
+  ++stats.splits;
+}
+
+void Scheduler::run(Program& program, const StepCounts& counts, const StopToken& stop) {
+  auto& scheduled = static_cast<ScheduledProgram&>(program);
+  ++impl_->stats.programs;
+  if (impl_->devices.size() == 1) {
+    ++impl_->stats.splits;
+    return impl_->lanes.executor(0).run(*scheduled.parts.front().program, counts, stop);
+  }
+  try {
+    impl_->lanes.copy(scheduled.first_out, counts, impl_->stats);
+    for (ScheduledProgram::Part& part : scheduled.parts) {
+      if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
+      impl_->run_part(part, counts);
+    }
+    impl_->lanes.copy(scheduled.last_in, counts, impl_->stats);
+  } catch (...) {
+    impl_->lanes.settle();
+    throw;
+  }
+}
+
+void Scheduler::synchronise() {
+  impl_->lanes.synchronise();
+}
+
+std::size_t Scheduler::arena_bytes(DeviceId device) const {
+  const auto d = static_cast<std::size_t>(device.v);
+  const auto bytes = [](const std::unique_ptr<Buffer>& buffer) { return buffer == nullptr ? 0 : buffer->bytes(); };
+  return bytes(impl_->arenas[d]) + bytes(impl_->areas[d]);
+}
+
+std::size_t Scheduler::arena_bytes() const {
+  std::size_t sum = 0;
+  for (std::size_t d = 0; d < impl_->devices.size(); ++d) sum += arena_bytes(DeviceId(static_cast<std::int32_t>(d)));
+  return sum;
+}
+
+const SchedulerStats& Scheduler::stats() const {
+  return impl_->stats;
+}
+
+void Scheduler::reset_stats() {
+  impl_->stats.splits = impl_->stats.programs = 0;
+  std::fill(impl_->stats.links.begin(), impl_->stats.links.end(), LinkUse{});
+}
+
+std::string report(const SchedulerStats& stats, std::span<Device* const> devices) {
+  std::string text =
+      strf("splits %llu, copies %llu, bytes %llu", static_cast<unsigned long long>(stats.splits),
+           static_cast<unsigned long long>(stats.copies()), static_cast<unsigned long long>(stats.bytes()));
+  for (std::size_t d = 1; d < stats.links.size() && d < devices.size(); ++d) {
+    const LinkUse& link = stats.links[d];
+    text += strf("\n%s: %llu copies in, %llu bytes; %llu copies out, %llu bytes", devices[d]->name().c_str(),
+                 static_cast<unsigned long long>(link.copies_in), static_cast<unsigned long long>(link.bytes_in),
+                 static_cast<unsigned long long>(link.copies_out), static_cast<unsigned long long>(link.bytes_out));
+  }
+  return text;
+}
+
+}  // namespace ggml

@@ -1,0 +1,194 @@
+#include "sched/splits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/graph_walk.h"
+
+namespace ggml::sched {
+namespace {
+
+constexpr int kNone = -1;
+
+struct Range {
+  int device;
+  std::vector<std::size_t> nodes;  // in order
+};
+
+/// For each node those before it that must have run: makers of what it reads, and users of the same state.
+std::vector<std::vector<std::size_t>> dependencies(const Graph& graph) {
+  std::vector<std::vector<std::size_t>> before(graph.nodes.size());
+  std::vector<int> writer(graph.tensors.size(), kNone), state_user(graph.tensors.size(), kNone);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    for_each_read(node, [&](TensorId id) {
+      const int w = writer[index(base_of(graph, id))];
+      if (w != kNone) before[n].push_back(static_cast<std::size_t>(w));
+    });
+    if (const TensorId state = state_of(node); state.valid()) {
+      int& user = state_user[index(base_of(graph, state))];
+      if (user != kNone) before[n].push_back(static_cast<std::size_t>(user));
+      user = static_cast<int>(n);
+    }
+    for (const TensorId id : node.dst) writer[index(base_of(graph, id))] = static_cast<int>(n);
+  }
+  return before;
+}
+
+/// Takes from what is ready all that runs on the present device before it goes on to another one.
+std::vector<Range> order(const Assigned& assigned) {
+  const std::vector<std::vector<std::size_t>> before = dependencies(assigned.graph);
+  const std::size_t n_nodes = assigned.graph.nodes.size();
+  std::vector<bool> taken(n_nodes, false);
+  const auto ready = [&](std::size_t n) {
+    return std::all_of(before[n].begin(), before[n].end(), [&](std::size_t b) { return taken[b]; });
+  };
+  std::vector<Range> ranges;
+  for (std::size_t first = 0; first < n_nodes;) {
+    Range range{assigned.device[first], {}};
+    for (std::size_t n = first; n < n_nodes; ++n) {
+      if (taken[n] || assigned.device[n] != range.device || !ready(n)) continue;
+      taken[n] = true;
+      range.nodes.push_back(n);
+    }
+    ranges.push_back(std::move(range));
+    while (first < n_nodes && taken[first]) ++first;
+  }
+  return ranges;
+}
+
+/// Builds the list of exchanges and the graphs of splits from the ranges.
+class Cutter {
+ public:
+  Cutter(const Assigned& assigned, std::span<const PlacedPort> ports)
+      : graph_(assigned.graph),
+        ports_(ports),
+        ranges_(order(assigned)),
+        producer_(graph_.tensors.size(), kNone),
+        exchange_(graph_.tensors.size(), kNone) {}
+
+  Splits run() {
+    for (std::size_t s = 0; s < ranges_.size(); ++s)
+      for (const std::size_t n : ranges_[s].nodes)
+        for (const TensorId id : graph_.nodes[n].dst) producer_[index(base_of(graph_, id))] = static_cast<int>(s);
+    for (std::size_t s = 0; s < ranges_.size(); ++s) note_uses(static_cast<int>(s));
+    for (std::size_t s = 0; s < ranges_.size(); ++s) result_.all.push_back(make_split(static_cast<int>(s)));
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] int home_of_port(const Tensor& t) const { return t.port.valid() ? home_of(t.port, ports_).v : kNone; }
+  [[nodiscard]] bool is_shared(const Tensor& t) const { return t.port.valid() && home_of_port(t) < 0; }
+
+  Exchange& exchange_for(TensorId base, int home) {
+    int& e = exchange_[index(base)];
+    if (e == kNone) {
+      e = static_cast<int>(result_.exchanges.size());
+      Exchange made;
+      made.tensor = base;
+      made.producer = producer_[index(base)];
+      made.home = home;
+      made.port = graph_.at(base).port;
+      made.port_home = home_of_port(graph_.at(base));
+      made.devices = DeviceSet{1} << home;
+      result_.exchanges.push_back(std::move(made));
+    }
+    return result_.exchanges[static_cast<std::size_t>(e)];
+  }
+
+  void note_uses(int split) {
+    const int device = ranges_[static_cast<std::size_t>(split)].device;
+    for (const std::size_t n : ranges_[static_cast<std::size_t>(split)].nodes) {
+      const Node& node = graph_.nodes[n];
+      for_each_read(node, [&](TensorId id) { note_read(base_of(graph_, id), split, device); });
+      for (const TensorId id : node.dst) {
+        const TensorId base = base_of(graph_, id);
+        const int home = home_of_port(graph_.at(base));
+        // The caller's memory lies on another device.
+        if (home >= 0 && home != device) exchange_for(base, device).devices |= DeviceSet{1} << home;
+      }
+    }
+  }
+
+  void note_read(TensorId base, int split, int device) {
+    const Tensor& t = graph_.at(base);
+    if (t.role == TensorRole::weight || is_shared(t)) return;
+    int home = kNone;
+    if (t.role == TensorRole::port) {
+      home = home_of_port(t);
+      if (home == device) return;
+    } else {
+      if (producer_[index(base)] == split) return;
+      home = ranges_[static_cast<std::size_t>(producer_[index(base)])].device;
+    }
+    Exchange& e = exchange_for(base, home);
+    e.devices |= DeviceSet{1} << device;
+    if (e.readers.empty() || e.readers.back() != split) e.readers.push_back(split);
+  }
+
+  Split make_split(int number) {
+    const Range& range = ranges_[static_cast<std::size_t>(number)];
+    Split split;
+    split.device = range.device;
+    split.graph.token_bucket = graph_.token_bucket;
+    split.graph.output_bucket = graph_.output_bucket;
+    number_of_.assign(graph_.tensors.size(), kNone);
+    for (const std::size_t n : range.nodes) {
+      Node node = graph_.nodes[n];
+      for (TensorId& id : node.src) id = take(id, number, split);
+      for (Slot& slot : node.slots)
+        for (TensorId* id : {&slot.weight, &slot.bias, &slot.scale}) *id = take(*id, number, split);
+      for (TensorId& id : node.dst) id = take(id, number, split);
+      split.graph.nodes.push_back(std::move(node));
+    }
+    return split;
+  }
+
+  /// The tensor's number in the split's graph; it is added there when it is new.
+  TensorId take(TensorId id, int number, Split& split) {
+    if (!id.valid()) return id;
+    if (number_of_[index(id)] != kNone) return TensorId(number_of_[index(id)]);
+    Tensor tensor = graph_.at(id);
+    if (tensor.role == TensorRole::view)
+      tensor.base = take(tensor.base, number, split);
+    else
+      connect(id, number, split, tensor);
+    split.graph.tensors.push_back(std::move(tensor));
+    number_of_[index(id)] = static_cast<int>(split.graph.tensors.size()) - 1;
+    return TensorId(number_of_[index(id)]);
+  }
+
+  /// Makes a tensor that comes from elsewhere, or goes there, a port.
+  void connect(TensorId id, int number, Split& split, Tensor& tensor) {
+    const bool made_here = producer_[index(id)] == number;
+    const bool made_before = tensor.role == TensorRole::activation && !made_here;
+    if (is_shared(tensor)) {
+      split.writes_shared |= made_here;
+      split.reads_shared |= made_before;
+    }
+    if (const int e = exchange_[index(id)]; e != kNone) {
+      // In the memory of the caller's port's own device the tensor lies in that port.
+      if (home_of_port(tensor) != split.device) tensor.port = PortId(kFirstExchangePort + e);
+      if (made_here) split.made.push_back(e);
+    }
+    if (!made_before) return;
+    tensor.role = TensorRole::port;
+    tensor.observed = false;
+  }
+
+  const Graph& graph_;
+  std::span<const PlacedPort> ports_;
+  std::vector<Range> ranges_;
+  std::vector<int> producer_;   // per tensor: the split that makes it
+  std::vector<int> exchange_;   // per tensor
+  std::vector<int> number_of_;  // per tensor: its number in the split at hand
+  Splits result_;
+};
+
+}  // namespace
+
+Splits cut(const Assigned& assigned, std::span<const PlacedPort> ports) {
+  return Cutter(assigned, ports).run();
+}
+
+}  // namespace ggml::sched
