@@ -13,13 +13,28 @@ constexpr int kSlotsBesideCheckpoints = 3;
 
 constexpr BlockId kNone{-1};
 
+int slots_of(const StateSpec& spec, int n_sequences) {
+  return n_sequences * (spec.n_checkpoints + kSlotsBesideCheckpoints);
+}
+
 }  // namespace
 
-StateCache::StateCache(const StateSpec& spec, int n_sequences, ggml::Device& device)
-    : spec_(spec),
-      pool_(n_sequences * (spec.n_checkpoints + kSlotsBesideCheckpoints)),
-      sequences_(static_cast<std::size_t>(n_sequences)) {
-  memory_ = device.allocate(total_bytes(), ggml::BufferKind::host_pageable);
+std::size_t state_layer_bytes(const StateSpec& spec, int n_sequences) {
+  return static_cast<std::size_t>(slots_of(spec, n_sequences)) * static_cast<std::size_t>(spec.slot_floats) *
+         sizeof(float);
+}
+
+StateCache::StateCache(const StateSpec& spec, int n_sequences, std::span<ggml::Device* const> devices)
+    : spec_(spec), pool_(slots_of(spec, n_sequences)), sequences_(static_cast<std::size_t>(n_sequences)) {
+  bases_.resize(spec.layers.size(), nullptr);
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    std::vector<std::size_t> here;
+    for (std::size_t i = 0; i < spec.layers.size(); ++i)
+      if (device_of(i).v == static_cast<std::int32_t>(d)) here.push_back(i);
+    if (here.empty()) continue;
+    memory_.push_back(devices[d]->allocate(here.size() * layer_bytes(), ggml::BufferKind::device));
+    for (std::size_t k = 0; k < here.size(); ++k) bases_[here[k]] = memory_.back()->data() + k * layer_bytes();
+  }
   for (Sequence& sequence : sequences_)
     sequence.snapshots.reserve(static_cast<std::size_t>(spec.n_checkpoints) + kSlotsBesideCheckpoints);
 }

@@ -15,9 +15,13 @@ namespace llama {
 /// Layers with a recurrent state of fixed size per sequence.
 struct StateSpec {
   std::vector<LayerId> layers;
-  std::int64_t slot_floats = 0;  // of one layer and sequence
-  int n_checkpoints = 0;         // states of a sequence's past that are kept beside the present one
+  std::vector<ggml::DeviceId> devices;  // of each layer: index in the list of the cache's devices; empty: all 0
+  std::int64_t slot_floats = 0;         // of one layer and sequence
+  int n_checkpoints = 0;                // states of a sequence's past that are kept beside the present one
 };
+
+/// Bytes of the states of one layer for `n_sequences`.
+[[nodiscard]] std::size_t state_layer_bytes(const StateSpec& spec, int n_sequences);
 
 /// The states of recurrent layers: numbered slots, each with one state of every layer. A sequence has its present state
 /// and checkpoints, to which it can be cut back; sequences that share a prefix share slots by reference, since a step
@@ -25,10 +29,13 @@ struct StateSpec {
 class StateCache {
  public:
   /// Allocates the memory; throws DeviceError.
-  StateCache(const StateSpec& spec, int n_sequences, ggml::Device& device);
+  StateCache(const StateSpec& spec, int n_sequences, std::span<ggml::Device* const> devices);
 
   [[nodiscard]] const StateSpec& spec() const { return spec_; }
-  [[nodiscard]] std::byte* layer_base(std::size_t index) const { return memory_->data() + index * layer_bytes(); }
+  [[nodiscard]] std::byte* layer_base(std::size_t index) const { return bases_[index]; }
+  [[nodiscard]] ggml::DeviceId device_of(std::size_t index) const {
+    return spec_.devices.empty() ? ggml::DeviceId(0) : spec_.devices[index];
+  }
   [[nodiscard]] std::size_t layer_bytes() const;
   [[nodiscard]] std::size_t total_bytes() const { return spec_.layers.size() * layer_bytes(); }
   /// Bytes of one sequence's state.
@@ -70,7 +77,8 @@ class StateCache {
 
   StateSpec spec_;
   BlockPool pool_;
-  std::unique_ptr<ggml::Buffer> memory_;
+  std::vector<std::unique_ptr<ggml::Buffer>> memory_;  // per device that has layers
+  std::vector<std::byte*> bases_;                      // per layer
   std::vector<Sequence> sequences_;
 };
 

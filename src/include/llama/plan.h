@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,12 @@ struct PlanDevice {
   std::string name;               // "CPU", "CUDA0"
   std::uint64_t total_bytes = 0;  // of memory
   std::uint64_t free_bytes = 0;
-  double bandwidth = 0;   // bytes/s that a kernel reads its memory at
-  double link = 0;        // bytes/s between host memory and this device; the CPU: 0
-  double arithmetic = 0;  // operations/s of int8 products in prompts
-  /// Bytes a weight takes in the form this device computes with. The CPU: those of the file.
-  std::size_t (*weight_bytes)(ggml::DType type, const ggml::Shape& shape) = nullptr;
+  double bandwidth = 0;              // bytes/s that a kernel reads its memory at
+  double link = 0;                   // bytes/s between host memory and this device; the CPU: 0
+  double arithmetic = 0;             // operations/s of int8 products in prompts
+  std::uint64_t overhead_bytes = 0;  // that the device needs for itself once a model runs
+  /// Bytes a weight takes in the form this device computes with. Empty, as for the CPU: those of the file.
+  std::function<std::size_t(ggml::DType type, const ggml::Shape& shape)> weight_bytes;
 };
 
 /// What a device must hold. `margin` is what is asked to stay free.

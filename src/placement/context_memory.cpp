@@ -1,0 +1,118 @@
+#include "llama/context_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "decode/segments.h"
+#include "ggml/log.h"
+#include "model/hparams.h"
+#include "placement/counting_device.h"
+
+namespace llama {
+
+namespace {
+
+/// Nothing but errors is logged while this lives: a context that is made to be measured is none.
+class QuietLog {
+ public:
+  QuietLog() {
+    for (const ggml::LogLevel level :
+         {ggml::LogLevel::warn, ggml::LogLevel::info, ggml::LogLevel::debug, ggml::LogLevel::trace})
+      if (ggml::log_enabled(level)) before_ = level;
+    ggml::set_log_level(ggml::LogLevel::error);
+  }
+  ~QuietLog() { ggml::set_log_level(before_); }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  ggml::LogLevel before_ = ggml::LogLevel::error;
+};
+
+/// Everything about a plan that a context's memory depends on.
+std::vector<std::int32_t> signature(const Plan& plan) {
+  std::vector<std::int32_t> numbers{plan.input_device.v, plan.output_device.v};
+  for (const ggml::DeviceId device : plan.layer_device) numbers.push_back(device.v);
+  for (const ggml::DeviceId device : plan.kv_device) numbers.push_back(device.v);
+  for (const TensorPlan& tensor : plan.tensors) numbers.push_back(tensor.places.front().device.v);
+  return numbers;
+}
+
+ContextParams with_context(ContextParams params, const Hparams& hparams, int n_ctx) {
+  params.n_ctx = (n_ctx + ggml::kKvBlockTokens - 1) / ggml::kKvBlockTokens * ggml::kKvBlockTokens;
+  params.n_ubatch = std::min(params.n_ubatch, params.n_batch);
+  if (hparams.is_encoder) params.k_type = params.v_type = ggml::DType::f32;
+  return params;
+}
+
+class Measurer {
+ public:
+  Measurer(Model& outline, std::vector<ggml::Device*> devices, const std::vector<PlanDevice>& descriptions,
+           const ContextParams& params)
+      : outline_(outline), devices_(std::move(devices)), descriptions_(descriptions), params_(params) {}
+
+  [[nodiscard]] std::vector<std::uint64_t> kv_per_layer(int n_ctx) {
+    const Hparams& hparams = outline_.hparams();
+    const ContextParams params = with_context(params_, hparams, n_ctx);
+    std::vector<std::uint64_t> bytes(static_cast<std::size_t>(hparams.n_layer), 0);
+    for (const KvGroupSpec& group : plan_kv_groups(hparams, params))
+      for (const LayerId layer : group.layers)
+        bytes[static_cast<std::size_t>(layer.v)] =
+            static_cast<std::uint64_t>(group.n_blocks) * group.layout.block_bytes();
+    if (const std::optional<StateSpec> states = plan_states(hparams, params))
+      for (const LayerId layer : states->layers)
+        bytes[static_cast<std::size_t>(layer.v)] = state_layer_bytes(*states, params.n_seq_max);
+    return bytes;
+  }
+
+  [[nodiscard]] std::vector<DeviceUse> beside(const Plan& plan, int n_ctx) {
+    auto key = std::make_pair(n_ctx, signature(plan));
+    const auto known = measured_.find(key);
+    if (known != measured_.end()) return known->second;
+    return measured_.emplace(std::move(key), measure(plan, n_ctx)).first->second;
+  }
+
+ private:
+  [[nodiscard]] std::vector<DeviceUse> measure(const Plan& plan, int n_ctx) {
+    const QuietLog quiet;
+    const std::vector<std::uint64_t> kv = kv_per_layer(n_ctx);
+    const std::uint64_t all_kv = std::accumulate(kv.begin(), kv.end(), std::uint64_t{0});
+    std::vector<DeviceUse> use(devices_.size());
+    for (std::size_t d = 0; d < use.size(); ++d) {
+      if (!is_used(plan, d)) continue;
+      CountingDevice counting(*devices_[d]);
+      { const Context context(outline_, counting, with_context(params_, outline_.hparams(), n_ctx)); }
+      use[d].arenas = counting.device_bytes() - std::min(all_kv, counting.device_bytes());
+      // Host memory that belongs to a device's work is the CPU's all the same.
+      use[0].staging = std::max(use[0].staging, counting.host_bytes());
+      use[d].overhead = descriptions_[d].overhead_bytes;
+    }
+    return use;
+  }
+
+  [[nodiscard]] static bool is_used(const Plan& plan, std::size_t device) {
+    const auto is_it = [&](ggml::DeviceId id) { return static_cast<std::size_t>(id.v) == device; };
+    return device == 0 || is_it(plan.output_device) || plan.use[device].weights > 0 ||
+           std::any_of(plan.layer_device.begin(), plan.layer_device.end(), is_it);
+  }
+
+  Model& outline_;
+  std::vector<ggml::Device*> devices_;
+  const std::vector<PlanDevice>& descriptions_;
+  ContextParams params_;
+  std::map<std::pair<int, std::vector<std::int32_t>>, std::vector<DeviceUse>> measured_;
+};
+
+}  // namespace
+
+ContextMemory context_memory(Model& outline, std::vector<ggml::Device*> devices,
+                             const std::vector<PlanDevice>& descriptions, const ContextParams& params) {
+  const auto measurer = std::make_shared<Measurer>(outline, std::move(devices), descriptions, params);
+  return {[measurer](int n_ctx) { return measurer->kv_per_layer(n_ctx); },
+          [measurer](const Plan& plan, int n_ctx) { return measurer->beside(plan, n_ctx); }};
+}
+
+}  // namespace llama

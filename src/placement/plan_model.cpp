@@ -1,0 +1,81 @@
+#include <unordered_map>
+
+#include "ggml/tensor.h"
+#include "llama/placement.h"
+#include "model/hparams.h"
+#include "model/weights.h"
+#include "placement/expert_blocks.h"
+
+namespace llama {
+
+namespace {
+
+TensorUse global_use(Role role, bool tied) {
+  switch (role) {
+    case Role::token_embd:
+      return tied ? TensorUse::input_and_head : TensorUse::input;
+    case Role::output:
+    case Role::output_norm:
+      return TensorUse::head;
+    case Role::rope_freqs:
+    case Role::rope_factors_long:
+    case Role::rope_factors_short:
+      return TensorUse::every_layer;
+    default:
+      return TensorUse::input;  // what encoders add to the embedding
+  }
+}
+
+/// Index of the tensor that a derived weight is made from.
+int source_of(const TensorSet& set, const std::unordered_map<const ggml::Weight*, int>& index_of) {
+  for (const Role role : {Role::attn_kv_b, Role::attn_k_b}) {
+    const auto found = index_of.find(set[role].weight);
+    if (found != index_of.end()) return found->second;
+  }
+  return -1;
+}
+
+}  // namespace
+
+PlanModel plan_model(const Model& outline) {
+  const ModelWeights& weights = outline.weights();
+  const Hparams& hparams = outline.hparams();
+  const bool tied = !weights.global[Role::output] && !hparams.is_encoder;
+  struct Place {
+    int layer;
+    Role role;
+  };
+  std::unordered_map<const ggml::Weight*, Place> places;
+  const auto note = [&](const TensorSet& set, int layer) {
+    for (std::size_t role = 0; role < kRoleCount; ++role)
+      for (const ggml::Weight* weight : {set.parts[role].weight, set.parts[role].bias, set.parts[role].scale})
+        if (weight != nullptr) places[weight] = {layer, static_cast<Role>(role)};
+  };
+  note(weights.global, -1);
+  for (std::size_t i = 0; i < weights.layers.size(); ++i) note(weights.layers[i], static_cast<int>(i));
+
+  PlanModel model;
+  model.n_layer = hparams.n_layer;
+  if (hparams.has_experts()) model.expert_share = static_cast<double>(hparams.experts.used) / hparams.experts.count;
+  std::unordered_map<const ggml::Weight*, int> index_of;
+  for (const ggml::Weight& weight : weights.tensors) {
+    const Place place = places.at(&weight);
+    PlanTensor tensor;
+    tensor.name = weight.name;
+    tensor.type = weight.type;
+    tensor.shape = weight.shape;
+    tensor.bytes = ggml::tensor_bytes(weight.type, weight.shape);
+    tensor.layer = place.layer;
+    tensor.use = place.layer >= 0 ? TensorUse::layer : global_use(place.role, tied);
+    tensor.expert = place.layer >= 0 && is_routed_expert(weight.name);
+    tensor.dense_ffn = place.layer >= 0 && is_dense_ffn(weight.name);
+    const bool derived = weight.placements.front().kind == ggml::BufferKind::host_pageable;
+    if (derived && place.layer >= 0)
+      tensor.follows = source_of(weights.layers[static_cast<std::size_t>(place.layer)], index_of);
+    index_of[&weight] = static_cast<int>(model.tensors.size());
+    model.tensors.push_back(std::move(tensor));
+  }
+  return model;
+}
+
+}  // namespace llama
