@@ -11,7 +11,9 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "kv/kv_cache.h"
+#include "llama/plan.h"
 #include "model/hparams.h"
+#include "model/weight_places.h"
 
 namespace llama {
 
@@ -127,19 +129,58 @@ const Hparams& loaded_hparams(const Model& model) {
 
 constexpr std::size_t kMaxInFlight = 2;
 
+/// Whether a device can run what works on a layer's cells or states, in one form or another.
+bool works_on_state(const Hparams& hparams, const LayerHparams& layer, const ggml::Device& device) {
+  using ggml::Op;
+  if (layer.recurrent)
+    return device.supports(Op::conv1d) && (device.supports(Op::delta_net) || device.supports(Op::delta_rule));
+  const Op whole = hparams.has_latent_attention() ? Op::mla : Op::attention;
+  return device.supports(whole) || (device.supports(Op::kv_append) && device.supports(Op::attn_dense));
+}
+
+std::vector<ggml::DeviceId> homes_of_states(const Hparams& hparams, const std::vector<ggml::Device*>& devices,
+                                            const Plan& plan) {
+  check_plan(plan, devices.size());
+  std::vector<ggml::DeviceId> homes;
+  int n_moved = 0;
+  for (std::size_t i = 0; i < hparams.layers.size(); ++i) {
+    ggml::DeviceId home = device_of(plan.kv_device, i);
+    if (home.v != 0 && !works_on_state(hparams, hparams.layers[i], *devices[static_cast<std::size_t>(home.v)])) {
+      home = ggml::DeviceId(0);
+      ++n_moved;
+    }
+    homes.push_back(home);
+  }
+  if (n_moved > 0)
+    ggml::logf(ggml::LogLevel::warn, "%d layers keep their cache on the CPU: their devices cannot work on it", n_moved);
+  return homes;
+}
+
+/// The stream lies where it is read next; in front of the head with the last layer, since few of its rows go on.
+PortHomes port_homes(const Hparams& hparams, const std::vector<ggml::Device*>& devices, const Plan& plan) {
+  PortHomes homes{devices, {}};
+  const int n_runs = n_layer_runs(hparams);
+  for (int border = 0; border <= n_runs; ++border)
+    homes.streams.push_back(
+        device_of(plan.layer_device, static_cast<std::size_t>(std::min(first_layer(border), hparams.n_layer - 1))));
+  return homes;
+}
+
 }  // namespace
 
 struct Context::Impl {
-  Impl(const Model& m, ggml::Device& device, const ContextParams& wanted)
+  Impl(const Model& m, std::span<ggml::Device* const> list, const Plan& plan, const ContextParams& wanted)
       : model(m),
+        devices(list.begin(), list.end()),
         params(resolve(wanted, loaded_hparams(m))),
-        state_spec(plan_states(m.hparams(), params)),
-        cache(plan_kv_groups(m.hparams(), params), state_spec ? &*state_spec : nullptr, params.n_seq_max, params.n_ctx,
-              device),
-        ports(port_sizes(m.hparams(), params), cache, device),
+        state_homes(homes_of_states(m.hparams(), devices, plan)),
+        state_spec(plan_states(m.hparams(), params, state_homes)),
+        cache(plan_kv_groups(m.hparams(), params, state_homes), state_spec ? &*state_spec : nullptr, params.n_seq_max,
+              params.n_ctx, devices),
+        ports(port_sizes(m.hparams(), params), cache, port_homes(m.hparams(), devices, plan)),
         segments(m, params, cache, ports),
-        programs(segments, ports, params, device),
-        runner(m, params, cache, ports, programs, segments, device) {
+        programs(segments, ports, params, devices),
+        runner(m, params, cache, ports, programs, segments) {
     const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
     growths.reserve(n_seq);
     first_cells.reserve(n_seq);
@@ -156,7 +197,9 @@ struct Context::Impl {
   void refresh_stats();
 
   const Model& model;
+  const std::vector<ggml::Device*> devices;
   const ContextParams params;
+  const std::vector<ggml::DeviceId> state_homes;  // per layer: keys and values, or the recurrent state
   const std::optional<StateSpec> state_spec;
   KvCache cache;
   StepPorts ports;
@@ -243,6 +286,7 @@ void Context::Impl::refresh_stats() {
   stats.arena_bytes = programs.arena_bytes();
   stats.scratch_bytes = programs.scratch_bytes();
   stats.scratch_live_bytes = programs.scratch_live_bytes();
+  stats.scheduler = programs.scheduler_stats();
   stats.weight_bytes = runner.weight_bytes();
   stats.kv_bytes = runner.kv_bytes();
   stats.kv_blocks_total = stats.kv_blocks_used = 0;
@@ -254,7 +298,11 @@ void Context::Impl::refresh_stats() {
 }
 
 Context::Context(const Model& model, ggml::Device& device, const ContextParams& params)
-    : impl_(std::make_unique<Impl>(model, device, params)) {
+    : Context(model, std::vector<ggml::Device*>{&device}, Plan{}, params) {}
+
+Context::Context(const Model& model, std::span<ggml::Device* const> devices, const Plan& plan,
+                 const ContextParams& params)
+    : impl_(std::make_unique<Impl>(model, devices, plan, params)) {
   const ContextParams& p = impl_->params;
   ggml::logf(ggml::LogLevel::info,
              "context n_ctx=%d n_batch=%d n_ubatch=%d n_seq=%d k=%s v=%s flash_attention=%d kv_bytes=%llu "
@@ -278,6 +326,10 @@ const Model& Context::model() const {
 const ContextStats& Context::stats() const {
   impl_->refresh_stats();
   return impl_->stats;
+}
+
+std::string Context::sched_report() const {
+  return ggml::report(impl_->programs.scheduler_stats(), impl_->devices);
 }
 
 SeqId Context::create_sequence() {

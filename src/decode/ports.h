@@ -9,6 +9,7 @@
 #include "ggml/device.h"
 #include "ggml/kv_layout.h"
 #include "ggml/sample_row.h"
+#include "ggml/scheduler.h"
 #include "kv/kv_cache.h"
 #include "llama/types.h"
 
@@ -19,8 +20,6 @@ namespace llama {
 namespace port {
 inline constexpr ggml::PortId kTokens{0};       // [T] i32
 inline constexpr ggml::PortId kPositions{1};    // [T] i32
-inline constexpr ggml::PortId kStreamEven{2};   // [n_embd, T] residual stream between segments: segment i reads one of
-inline constexpr ggml::PortId kStreamOdd{3};    // the two and writes the other
 inline constexpr ggml::PortId kOutputRows{4};   // [T] i32: rows that leave the last layer when it is trimmed
 inline constexpr ggml::PortId kHeadRows{5};     // [outputs] i32: rows that the head evaluates
 inline constexpr ggml::PortId kLogits{6};       // [n_vocab, outputs]
@@ -31,8 +30,11 @@ inline constexpr ggml::PortId kSampled{10};     // SampleResult per output
 inline constexpr ggml::PortId kTokenTypes{11};  // [T] i32, all zero
 inline constexpr ggml::PortId kEmbeddings{12};  // [n_embd, T or sequences]
 
+/// [n_embd, T] residual stream between segments: segment i writes border i, segment i + 1 reads it. Two buffers per
+/// device take turns.
+inline constexpr int kFirstStream = 2048;  // groups come before it: fewer than layers, which are at most 512
 [[nodiscard]] constexpr ggml::PortId stream(int segment_border) {
-  return segment_border % 2 == 0 ? kStreamEven : kStreamOdd;
+  return ggml::PortId(kFirstStream + segment_border);
 }
 [[nodiscard]] constexpr ggml::PortId spans(GroupId group) {
   return ggml::PortId(16 + 2 * group.v);
@@ -40,7 +42,7 @@ inline constexpr ggml::PortId kEmbeddings{12};  // [n_embd, T or sequences]
 [[nodiscard]] constexpr ggml::PortId block_table(GroupId group) {
   return ggml::PortId(17 + 2 * group.v);
 }
-inline constexpr int kFirstPool = 4096;  // groups come before it: fewer than layers, which are at most 512
+inline constexpr int kFirstPool = 4096;
 [[nodiscard]] constexpr ggml::PortId pool(LayerId layer) {
   return ggml::PortId(kFirstPool + layer.v);
 }
@@ -58,12 +60,21 @@ struct PortSizes {
   std::size_t adjust_entries = 0;
 };
 
+/// The devices of a context, and where the stream lies.
+struct PortHomes {
+  std::span<ggml::Device* const> devices;
+  std::vector<ggml::DeviceId> streams;  // per border between segments
+
+  /// The one that gives host memory which all of them reach.
+  [[nodiscard]] ggml::Device& host() const { return *devices[devices.size() > 1 ? 1 : 0]; }
+};
+
 /// The buffers behind the ports, with typed access for the host. Thread-compatible.
 class StepPorts {
  public:
-  StepPorts(const PortSizes& sizes, const KvCache& cache, ggml::Device& device);
+  StepPorts(const PortSizes& sizes, const KvCache& cache, const PortHomes& homes);
 
-  [[nodiscard]] std::span<const ggml::PortBinding> bindings() const { return bindings_; }
+  [[nodiscard]] std::span<const ggml::PlacedPort> bindings() const { return bindings_; }
   [[nodiscard]] const PortSizes& sizes() const { return sizes_; }
 
   [[nodiscard]] std::int32_t* tokens() { return as<std::int32_t>(port::kTokens); }
@@ -81,21 +92,22 @@ class StepPorts {
   [[nodiscard]] int mask_words() const { return (sizes_.n_vocab + 31) / 32; }
 
   /// Makes room for more adjustments; programs compiled before point to the old memory and must be built anew.
-  void grow_adjust(std::size_t entries, ggml::Device& device);
+  void grow_adjust(std::size_t entries);
 
  private:
-  /// What the host reads or writes lies in host memory that the device reaches in place.
-  void add(ggml::PortId id, std::size_t bytes, ggml::Device& device,
-           ggml::BufferKind kind = ggml::BufferKind::host_pinned);
+  /// What the host reads or writes lies in host memory that all devices reach in place.
+  void add(ggml::PortId id, std::size_t bytes);
+  void add_streams(const PortHomes& homes, std::size_t bytes);
   template <class T>
   [[nodiscard]] T* as(ggml::PortId id) {
     return reinterpret_cast<T*>(host_[static_cast<std::size_t>(id.v)]);
   }
 
   PortSizes sizes_;
-  std::vector<ggml::PortBinding> bindings_;
+  ggml::Device& host_device_;
+  std::vector<ggml::PlacedPort> bindings_;
   std::vector<std::unique_ptr<ggml::Buffer>> buffers_;
-  std::vector<std::byte*> host_;  // by port number, below kFirstPool
+  std::vector<std::byte*> host_;  // by port number, below kFirstStream
 };
 
 }  // namespace llama

@@ -1,34 +1,32 @@
 #include "decode/program_cache.h"
 
-#include <algorithm>
-
 #include "ggml/log.h"
 
 namespace llama {
 
-namespace {
-
-constexpr std::size_t kSmallestArena = 64;
-
-}  // namespace
-
 ProgramCache::ProgramCache(const SegmentBuilder& builder, const StepPorts& ports, const ContextParams& params,
-                           ggml::Device& device)
-    : builder_(builder), ports_(ports), params_(params), device_(device), executor_(device.make_executor()) {
+                           std::span<ggml::Device* const> devices)
+    : builder_(builder), ports_(ports), params_(params), scheduler_({devices.begin(), devices.end()}) {
   options_.observer = params.observer;
   options_.decompose_all = params.decompose_all;
-  arena_ = device.allocate(largest_arena(), ggml::BufferKind::device);
+  reserve_largest();
 }
 
-std::size_t ProgramCache::largest_arena() const {
-  std::size_t bytes = kSmallestArena;
+void ProgramCache::reserve_largest() {
+  int n_mixed = 0;
   for (int segment = 0; segment < builder_.n_segments(); ++segment) {
     SegmentKey key{.segment = segment, .token_bucket = params_.n_ubatch};
     if (segment == builder_.head() && !params_.embeddings)
       key = {.segment = segment, .output_bucket = ports_.sizes().max_head_rows, .sample = true};
-    bytes = std::max(bytes, executor_->arena_bytes(builder_.build(key), options_));
+    const std::unique_ptr<ggml::Schedule> schedule = scheduler_.cut(builder_.build(key), ports_.bindings(), options_);
+    (void)scheduler_.reserve(*schedule);  // nothing is compiled yet
+    n_mixed += schedule->n_mixed();
   }
-  return bytes;
+  if (n_mixed > 0)
+    ggml::logf(ggml::LogLevel::info,
+               "scheduler split_ops=%d reason=\"their tensors lie on several devices: each projection runs where its "
+               "tensor is, activations cross\"",
+               n_mixed);
 }
 
 void ProgramCache::note_memory(const ggml::MemoryPlan& plan) {
@@ -44,22 +42,20 @@ ggml::Program& ProgramCache::get(const SegmentKey& key) {
   const auto found = programs_.find(key.packed());
   if (found != programs_.end()) return *found->second;
   const ggml::Graph graph = builder_.build(key);
-  const std::size_t wanted = executor_->arena_bytes(graph, options_);
-  if (wanted > arena_->bytes()) {
-    // Programs are bound to the arena they were compiled with.
-    programs_.clear();
-    arena_ = device_.allocate(wanted, ggml::BufferKind::device);
-  }
-  std::unique_ptr<ggml::Program> program = executor_->compile(graph, ports_.bindings(), *arena_, options_);
+  const std::unique_ptr<ggml::Schedule> schedule = scheduler_.cut(graph, ports_.bindings(), options_);
+  // Programs are bound to the memory they were compiled with.
+  if (scheduler_.reserve(*schedule)) programs_.clear();
+  std::unique_ptr<ggml::Program> program = scheduler_.compile(*schedule, ports_.bindings(), options_);
   ++builds_;
   note_memory(program->memory());
-  ggml::logf(ggml::LogLevel::debug, "graph build segment=%d tokens=%d outputs=%d sample=%d arena_bytes=%zu",
-             key.segment, key.token_bucket, key.output_bucket, key.sample ? 1 : 0, wanted);
+  ggml::logf(ggml::LogLevel::debug, "graph build segment=%d tokens=%d outputs=%d sample=%d splits=%d", key.segment,
+             key.token_bucket, key.output_bucket, key.sample ? 1 : 0, schedule->n_splits());
+  for (const std::string& line : schedule->describe()) ggml::logf(ggml::LogLevel::trace, "split %s", line.c_str());
   return *programs_.emplace(key.packed(), std::move(program)).first->second;
 }
 
 void ProgramCache::run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop) {
-  executor_->run(get(key), counts, stop);
+  scheduler_.run(get(key), counts, stop);
 }
 
 }  // namespace llama

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 
 #include "decode/segments.h"
 #include "ggml/device.h"
+#include "ggml/scheduler.h"
 #include "llama/context.h"
 
 namespace llama {
@@ -14,33 +16,33 @@ namespace llama {
 /// Thread-compatible.
 class ProgramCache {
  public:
-  /// Allocates the arena for the largest buckets. `builder` and `ports` are borrowed.
+  /// Allocates the arenas for the largest buckets. `builder` and `ports` are borrowed.
   ProgramCache(const SegmentBuilder& builder, const StepPorts& ports, const ContextParams& params,
-               ggml::Device& device);
+               std::span<ggml::Device* const> devices);
 
   [[nodiscard]] ggml::Program& get(const SegmentKey& key);
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
   /// Waits for all that was run: then ports may be read and filled anew.
-  void synchronise() { executor_->synchronise(); }
+  void synchronise() { scheduler_.synchronise(); }
   /// Forgets all programs: ports moved, or graphs must not be reused.
   void clear() { programs_.clear(); }
 
   [[nodiscard]] std::uint64_t builds() const { return builds_; }
-  [[nodiscard]] std::size_t arena_bytes() const { return arena_->bytes(); }
+  [[nodiscard]] std::size_t arena_bytes() const { return scheduler_.arena_bytes(); }
+  [[nodiscard]] const ggml::SchedulerStats& scheduler_stats() const { return scheduler_.stats(); }
+  void reset_scheduler_stats() { scheduler_.reset_stats(); }
   [[nodiscard]] std::uint64_t scratch_bytes() const { return scratch_bytes_; }
   [[nodiscard]] std::uint64_t scratch_live_bytes() const { return scratch_live_bytes_; }
 
  private:
-  [[nodiscard]] std::size_t largest_arena() const;
+  void reserve_largest();
   void note_memory(const ggml::MemoryPlan& plan);
 
   const SegmentBuilder& builder_;
   const StepPorts& ports_;
   const ContextParams& params_;
-  ggml::Device& device_;
   ggml::CompileOptions options_;
-  std::unique_ptr<ggml::Executor> executor_;
-  std::unique_ptr<ggml::Buffer> arena_;
+  ggml::Scheduler scheduler_;
   std::unordered_map<std::uint64_t, std::unique_ptr<ggml::Program>> programs_;
   std::uint64_t builds_ = 0;
   std::uint64_t scratch_bytes_ = 0;

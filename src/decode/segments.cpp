@@ -46,7 +46,11 @@ RopeOverrides rope_overrides(const ContextParams& params) {
 
 bool same_group(const KvGroupSpec& a, const KvGroupSpec& b) {
   return a.kind == b.kind && a.window == b.window && a.layout.n_head_kv == b.layout.n_head_kv &&
-         a.layout.dk == b.layout.dk && a.layout.dv == b.layout.dv;
+         a.layout.dk == b.layout.dk && a.layout.dv == b.layout.dv && a.device == b.device;
+}
+
+ggml::DeviceId device_at(std::span<const ggml::DeviceId> devices, int layer) {
+  return devices.empty() ? ggml::DeviceId(0) : devices[static_cast<std::size_t>(layer)];
 }
 
 constexpr std::int64_t words(std::size_t bytes) {
@@ -71,10 +75,22 @@ ggml::KvLayout kv_layout(const Hparams& hparams, const LayerHparams& layer, cons
   return layout;
 }
 
-std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params) {
+int n_layer_runs(const Hparams& hparams) noexcept {
+  return (hparams.n_layer + kLayersPerRun - 1) / kLayersPerRun;
+}
+
+int first_layer(int run) noexcept {
+  return run * kLayersPerRun;
+}
+
+std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params,
+                                     std::span<const ggml::DeviceId> devices) {
   StateSpec spec;
-  for (int i = 0; i < hparams.n_layer; ++i)
-    if (hparams.layers[static_cast<std::size_t>(i)].recurrent) spec.layers.push_back(LayerId(i));
+  for (int i = 0; i < hparams.n_layer; ++i) {
+    if (!hparams.layers[static_cast<std::size_t>(i)].recurrent) continue;
+    spec.layers.push_back(LayerId(i));
+    spec.devices.push_back(device_at(devices, i));
+  }
   if (spec.layers.empty()) return std::nullopt;
   spec.slot_floats = hparams.delta_net.state_floats();
   spec.n_checkpoints = params.n_state_checkpoints;
@@ -94,13 +110,15 @@ int mla_expand_from(const Hparams& hparams, const LayerHparams& layer, const Con
   return std::max(2, static_cast<int>(kProductShare * rank * heads / saved));
 }
 
-std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params) {
+std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params,
+                                        std::span<const ggml::DeviceId> devices) {
   std::vector<KvGroupSpec> groups;
   for (int i = 0; i < hparams.n_layer; ++i) {
     const LayerHparams& layer = hparams.layers[static_cast<std::size_t>(i)];
     if (layer.recurrent) continue;
     KvGroupSpec spec;
     spec.layout = kv_layout(hparams, layer, params);
+    spec.device = device_at(devices, i);
     if (layer.window_kind == ggml::WindowKind::standard) {
       spec.kind = KvKind::window;
       spec.window = layer.window;
@@ -122,7 +140,7 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
       params_(params),
       cache_(cache),
       ports_(ports),
-      n_runs_((model.hparams().n_layer + kLayersPerRun - 1) / kLayersPerRun) {
+      n_runs_(n_layer_runs(model.hparams())) {
   const Hparams& hparams = model.hparams();
   const RopeOverrides overrides = rope_overrides(params);
   rope_factors_ = llama::rope_factors(hparams, model.weights().global, overrides, params.n_ctx / params.n_seq_max);
@@ -185,7 +203,7 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
                                    ? TensorId{}
                                    : b.port(port::spans(GroupId(cache_.n_groups())), "spans.state", DType::i32,
                                             Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
-  const int begin = border * kLayersPerRun;
+  const int begin = first_layer(border);
   const int end = std::min(begin + kLayersPerRun, hparams.n_layer);
   std::vector<LayerBuilder::Renamed> renamed;
   std::vector<LayerBuilder> layers;

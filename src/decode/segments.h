@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "decode/ports.h"
@@ -33,14 +34,23 @@ struct SegmentKey {
 /// How one layer's keys and values are kept.
 [[nodiscard]] ggml::KvLayout kv_layout(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params);
 
-/// The recurrent layers of a model; none in most.
-[[nodiscard]] std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params);
+/// Runs of layers that a model is cut into; each is one segment.
+[[nodiscard]] int n_layer_runs(const Hparams& hparams) noexcept;
+/// The first layer of a run.
+[[nodiscard]] int first_layer(int run) noexcept;
+
+/// The recurrent layers of a model; none in most. `devices`: where each layer keeps its states or cells, by index;
+/// empty: on the first device.
+[[nodiscard]] std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params,
+                                                   std::span<const ggml::DeviceId> devices = {});
 
 /// From how many rows of a span on latent attention takes the expanded form; 0: never.
 [[nodiscard]] int mla_expand_from(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params);
 
-/// The groups that the layers of a model form, with pools for `params` (resolved).
-[[nodiscard]] std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params);
+/// The groups that the layers of a model form, with pools for `params` (resolved). Layers of one group are on one
+/// device.
+[[nodiscard]] std::vector<KvGroupSpec> plan_kv_groups(const Hparams& hparams, const ContextParams& params,
+                                                      std::span<const ggml::DeviceId> devices = {});
 
 /// Cuts a model into segments and builds the step graph of each. Immutable; borrows model, cache and ports.
 class SegmentBuilder {

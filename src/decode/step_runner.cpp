@@ -48,14 +48,8 @@ void check_stop(const ggml::StopToken& stop) {
 }  // namespace
 
 StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
-                       ProgramCache& programs, const SegmentBuilder& segments, ggml::Device& device)
-    : model_(model),
-      params_(params),
-      cache_(cache),
-      ports_(ports),
-      programs_(programs),
-      segments_(segments),
-      device_(device) {
+                       ProgramCache& programs, const SegmentBuilder& segments)
+    : model_(model), params_(params), cache_(cache), ports_(ports), programs_(programs), segments_(segments) {
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
   parts_.reserve(n_seq);
   next_logits_.reserve(n_seq);
@@ -74,6 +68,7 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
 void StepRunner::run(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
                      StepOutput& output) {
   weight_bytes_ = kv_bytes_ = 0;
+  programs_.reset_scheduler_stats();
   if (!params_.reuse_graphs) programs_.clear();
   prepare_output(step, output);
   std::size_t sequence = 0;
@@ -303,7 +298,7 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
       row.mask_row = static_cast<std::int32_t>(i);
   }
   if (adjust_.size() > ports_.sizes().adjust_entries) {
-    ports_.grow_adjust(2 * adjust_.size(), device_);
+    ports_.grow_adjust(2 * adjust_.size());
     programs_.clear();
   }
   if (!adjust_.empty()) std::memcpy(ports_.adjust(), adjust_.data(), adjust_.size() * sizeof(ggml::SampleAdjust));

@@ -24,7 +24,7 @@ struct StepOutput {
 class StepRunner {
  public:
   StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
-             ProgramCache& programs, const SegmentBuilder& segments, ggml::Device& device);
+             ProgramCache& programs, const SegmentBuilder& segments);
 
   /// Pre: the step was checked and its cells were appended; `first_cells[i]` is the old length of its i-th sequence.
   /// Throws what the device throws, Error(cancelled) when the stop token said so.
@@ -72,7 +72,6 @@ class StepRunner {
   StepPorts& ports_;
   ProgramCache& programs_;
   const SegmentBuilder& segments_;
-  ggml::Device& device_;
 
   int n_tokens_ = 0;  // of the ubatch
   std::vector<Part> parts_;

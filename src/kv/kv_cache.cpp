@@ -13,11 +13,12 @@ using ggml::ErrorCode;
 using ggml::strf;
 
 KvCache::KvCache(std::span<const KvGroupSpec> groups, const StateSpec* states, int n_sequences, int max_cells,
-                 ggml::Device& device)
+                 std::span<ggml::Device* const> devices)
     : lengths_(static_cast<std::size_t>(n_sequences), 0), alive_(static_cast<std::size_t>(n_sequences), false) {
   groups_.reserve(groups.size());
-  for (const KvGroupSpec& spec : groups) groups_.emplace_back(spec, n_sequences, max_cells, device);
-  if (states != nullptr) states_.emplace(*states, n_sequences, device);
+  for (const KvGroupSpec& spec : groups)
+    groups_.emplace_back(spec, n_sequences, max_cells, *devices[static_cast<std::size_t>(spec.device.v)]);
+  if (states != nullptr) states_.emplace(*states, n_sequences, devices);
 }
 
 std::size_t KvCache::total_bytes() const {

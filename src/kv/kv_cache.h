@@ -21,10 +21,11 @@ class KvCache {
  public:
   /// Throws DeviceError when the memory cannot be had. `max_cells`: length that no sequence exceeds.
   /// `states`: the model's recurrent layers, null when it has none.
+  /// `devices`: those that groups and states name by number; borrowed.
   KvCache(std::span<const KvGroupSpec> groups, const StateSpec* states, int n_sequences, int max_cells,
-          ggml::Device& device);
+          std::span<ggml::Device* const> devices);
   KvCache(std::span<const KvGroupSpec> groups, int n_sequences, int max_cells, ggml::Device& device)
-      : KvCache(groups, nullptr, n_sequences, max_cells, device) {}
+      : KvCache(groups, nullptr, n_sequences, max_cells, std::vector<ggml::Device*>{&device}) {}
 
   [[nodiscard]] int n_groups() const { return static_cast<int>(groups_.size()); }
   [[nodiscard]] const KvGroup& group(GroupId id) const { return groups_[static_cast<std::size_t>(id.v)]; }

@@ -25,7 +25,8 @@ struct KvGroupSpec {
   int window = 0;
   ggml::KvLayout layout;
   std::vector<LayerId> layers;
-  int n_blocks = 0;  // of the pool; each block holds 64 cells of every layer
+  int n_blocks = 0;          // of the pool; each block holds 64 cells of every layer
+  ggml::DeviceId device{0};  // index in the list of the cache's devices
 };
 
 /// Cells a window group keeps beyond its window: how far a sequence can be cut back and continued.

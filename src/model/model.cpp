@@ -7,6 +7,7 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "ggml/quoted.h"
+#include "llama/plan.h"
 #include "model/derived_weights.h"
 #include "model/family.h"
 #include "model/hparams.h"
@@ -14,6 +15,7 @@
 #include "model/kv_override.h"
 #include "model/model_text.h"
 #include "model/weight_loader.h"
+#include "model/weight_places.h"
 #include "model/weights.h"
 
 namespace llama {
@@ -119,6 +121,13 @@ Model::Model() : impl_(std::make_unique<Impl>()) {}
 Model::~Model() = default;
 
 std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& device, const LoadProgress& progress) {
+  ggml::Device* const one[] = {&device};
+  return load(params, one, Plan{}, progress);
+}
+
+std::unique_ptr<Model> Model::load(const ModelParams& params, std::span<ggml::Device* const> devices, const Plan& plan,
+                                   const LoadProgress& progress) {
+  check_plan(plan, devices.size());
   std::unique_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
   impl.path = params.path;
@@ -131,9 +140,7 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, ggml::Device& devi
   if (!params.vocab_only) {
     const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
-    load_weights(file, match.found, params, device, progress, impl.weights);
-    derive_weights(impl.hparams, device, impl.weights);
-    copy_to_device(device, progress, impl.weights);
+    load_weights(file, match.found, params, {devices, plan, impl.hparams}, progress, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;
@@ -163,6 +170,21 @@ std::unique_ptr<Model> Model::outline(const ModelParams& params) {
   outline_derived_weights(impl.hparams, impl.weights);
   impl.metadata = std::move(file.metadata());
   return model;
+}
+
+void Model::place_outline(const Plan& plan) {
+  std::deque<ggml::Weight>& weights = impl_->weights.tensors;
+  TANDEM_ASSERT(plan.tensors.size() == weights.size(), "the plan was made from another model");
+  const WeightPlaces places(plan, impl_->weights);
+  for (ggml::Weight& weight : weights) {
+    weight.placements.clear();
+    for (const ggml::DeviceId device : places.of(weight)) {
+      ggml::Placement placement;
+      placement.device = device;
+      placement.kind = device.v == 0 ? ggml::BufferKind::mapping : ggml::BufferKind::device;
+      weight.placements.push_back(placement);
+    }
+  }
 }
 
 const ModelInfo& Model::info() const {

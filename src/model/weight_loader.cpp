@@ -11,7 +11,10 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "ggml/quant.h"
+#include "model/derived_weights.h"
+#include "model/device_memory.h"
 #include "model/key_reader.h"
+#include "model/weight_places.h"
 
 namespace llama {
 
@@ -98,32 +101,38 @@ std::uint64_t padded(std::uint64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-void read_tensors(const ggml::gguf::File& file, std::span<const Loaded> tensors, ggml::gguf::ReadMode mode,
-                  ggml::Device& device, Progress& progress, ModelWeights& weights) {
-  std::vector<ggml::gguf::Reader> readers;
-  readers.reserve(file.shards().size());
-  for (const ggml::gguf::Shard& shard : file.shards()) readers.emplace_back(shard.path, mode);
-  std::uint64_t total = 0;
-  for (const Loaded& tensor : tensors) total += padded(tensor.info->bytes);
-  weights.buffers.push_back(device.allocate(static_cast<std::size_t>(std::max<std::uint64_t>(total, kAlign)),
-                                            ggml::BufferKind::host_pageable));
-  std::byte* data = weights.buffers.back()->data();
-  for (const Loaded& tensor : tensors) {
-    const std::uint64_t bytes = tensor.info->bytes;
-    for (std::uint64_t done = 0; done < bytes; done += kChunkBytes) {
-      const std::uint64_t part = std::min(kChunkBytes, bytes - done);
-      readers[tensor.info->shard].read(tensor.info->offset + done, {data + done, static_cast<std::size_t>(part)});
-      progress.add(part);
-    }
-    place(*tensor.weight, data, ggml::BufferKind::host_pageable);
-    data += padded(bytes);
+/// Tensors that some device reads in host memory get a place there; the others pass through a buffer of their own size
+/// on their way to their devices.
+class TensorReader {
+ public:
+  TensorReader(const ggml::gguf::File& file, ggml::gguf::ReadMode mode, Progress& progress) : progress_(progress) {
+    readers_.reserve(file.shards().size());
+    for (const ggml::gguf::Shard& shard : file.shards()) readers_.emplace_back(shard.path, mode);
   }
-}
+  void read(const TensorInfo& info, std::byte* data) {
+    for (std::uint64_t done = 0; done < info.bytes; done += kChunkBytes) {
+      const std::uint64_t part = std::min(kChunkBytes, info.bytes - done);
+      readers_[info.shard].read(info.offset + done, {data + done, static_cast<std::size_t>(part)});
+      progress_.add(part);
+    }
+  }
 
-constexpr std::size_t kDeviceAlign = 256;
+ private:
+  std::vector<ggml::gguf::Reader> readers_;
+  Progress& progress_;
+};
 
-std::size_t device_bytes(const ggml::Device& device, const ggml::Weight& weight) {
-  return (device.weight_bytes(weight.type, weight.shape) + kDeviceAlign - 1) / kDeviceAlign * kDeviceAlign;
+void note_bad_values(const ggml::Weight& weight, const std::byte* data, std::vector<std::string>& problems) {
+  const std::size_t stride = ggml::row_bytes(weight.type, weight.shape[0]);
+  const std::int64_t together = ggml::type_info(weight.type).rows_per_group;
+  for (std::int64_t row = 0; row < weight.shape.rows(); row += together) {
+    const auto block =
+        ggml::find_bad_block(weight.type, data + static_cast<std::size_t>(row) * stride, weight.shape[0]);
+    if (!block) continue;
+    problems.push_back(strf("%s: NaN or infinity in row %lld, block %lld", weight.name.c_str(),
+                            static_cast<long long>(row), static_cast<long long>(*block)));
+    return;
+  }
 }
 
 /// Pins the weights. That it fails is a warning: the model works, only less steadily.
@@ -140,73 +149,120 @@ void lock_weights(const ModelWeights& weights) {
   }
 }
 
-void check_values(const ggml::gguf::File& file, std::span<const Loaded> tensors, bool report, Progress& progress) {
-  std::vector<std::string> problems;
-  for (const Loaded& tensor : tensors) {
-    const ggml::Weight& weight = *tensor.weight;
-    const std::size_t stride = ggml::row_bytes(weight.type, weight.shape[0]);
-    const std::int64_t together = ggml::type_info(weight.type).rows_per_group;
-    for (std::int64_t row = 0; row < weight.shape.rows(); row += together) {
-      const std::byte* data = weight.placements.front().data + static_cast<std::size_t>(row) * stride;
-      if (const auto block = ggml::find_bad_block(weight.type, data, weight.shape[0])) {
-        problems.push_back(strf("%s: NaN or infinity in row %lld, block %lld", weight.name.c_str(),
-                                static_cast<long long>(row), static_cast<long long>(*block)));
-        break;
-      }
+/// The work of load_weights, step by step.
+class Loading {
+ public:
+  Loading(const ggml::gguf::File& file, const ModelParams& params, const LoadTarget& target, ModelWeights& weights)
+      : file_(file), params_(params), target_(target), weights_(weights) {}
+
+  void run(std::span<const TensorMatch> matches, const LoadProgress& callback) {
+    std::uint64_t total = 0;
+    for (const TensorMatch& match : matches) {
+      tensors_.push_back({&add_weight(weights_, match), match.info});
+      total += match.info->bytes;
     }
-    if (report) progress.add(tensor.info->bytes);
+    WeightPlaces places(target_.plan, weights_);
+    if (const int n = places.leave_unsupported(target_.devices); n > 0)
+      ggml::logf(ggml::LogLevel::warn, "%d tensors stay on the CPU: their devices cannot compute with their types", n);
+    DeviceMemory memory(target_.devices, places, 0, weights_);
+    Progress progress(callback, total);
+    const bool mapped = params_.load_mode == LoadMode::mmap;
+    if (mapped)
+      map_tensors(file_, tensors_, weights_);
+    else
+      read(places, memory, progress);
+    if (params_.check_tensors) check(mapped, progress);
+    if (params_.lock_memory) lock_weights(weights_);
+    if (mapped && !params_.check_tensors) progress.add(total);
+    copy(memory, callback);
+    derive();
   }
-  if (!problems.empty())
-    throw Error(ErrorCode::invalid_file, list_problems(file.shards().front().path, problems),
-                "the file is damaged; download it again");
-}
+
+ private:
+  void read(const WeightPlaces& places, DeviceMemory& memory, Progress& progress) {
+    const auto stays = [&](const ggml::Weight& w) { return memory.is_on_host(w) || places.is_read_by_host(w); };
+    std::uint64_t bytes = 0;
+    for (const Loaded& tensor : tensors_)
+      if (stays(*tensor.weight)) bytes += padded(tensor.info->bytes);
+    weights_.buffers.push_back(target_.devices[0]->allocate(
+        static_cast<std::size_t>(std::max<std::uint64_t>(bytes, kAlign)), ggml::BufferKind::host_pageable));
+    std::byte* data = weights_.buffers.back()->data();
+    TensorReader reader(
+        file_, params_.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered,
+        progress);
+    std::unique_ptr<ggml::Buffer> passing;
+    for (const Loaded& tensor : tensors_) {
+      if (stays(*tensor.weight)) {
+        reader.read(*tensor.info, data);
+        place(*tensor.weight, data, ggml::BufferKind::host_pageable);
+        data += padded(tensor.info->bytes);
+        continue;
+      }
+      if (passing == nullptr || passing->bytes() < tensor.info->bytes) {
+        passing.reset();
+        passing = target_.devices[0]->allocate(static_cast<std::size_t>(padded(tensor.info->bytes)),
+                                               ggml::BufferKind::host_pageable);
+      }
+      reader.read(*tensor.info, passing->data());
+      if (params_.check_tensors) note_bad_values(*tensor.weight, passing->data(), problems_);
+      memory.load(*tensor.weight, passing->data());
+    }
+  }
+
+  void check(bool report, Progress& progress) {
+    for (const Loaded& tensor : tensors_) {
+      const ggml::Placement& at = tensor.weight->placements.front();
+      if (at.kind != ggml::BufferKind::device) note_bad_values(*tensor.weight, at.data, problems_);
+      if (report) progress.add(tensor.info->bytes);
+    }
+    if (!problems_.empty())
+      throw Error(ErrorCode::invalid_file, list_problems(file_.shards().front().path, problems_),
+                  "the file is damaged; download it again");
+  }
+
+  /// What lies in host memory to its devices.
+  void copy(DeviceMemory& memory, const LoadProgress& callback) {
+    if (memory.total_bytes() == 0) return;
+    Progress progress(callback, memory.total_bytes());
+    for (const Loaded& tensor : tensors_) {
+      ggml::Weight& weight = *tensor.weight;
+      if (weight.placements.front().kind == ggml::BufferKind::device) continue;  // it was read to there
+      if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
+      progress.add(memory.load(weight, weight.placements.front().data));
+    }
+  }
+
+  void derive() {
+    const std::size_t first = weights_.tensors.size();
+    derive_weights(target_.hparams, *target_.devices[0], weights_);
+    if (weights_.tensors.size() == first) return;
+    WeightPlaces places(target_.plan, weights_);
+    places.leave_unsupported(target_.devices);
+    DeviceMemory memory(target_.devices, places, first, weights_);
+    for (std::size_t i = first; i < weights_.tensors.size(); ++i) {
+      ggml::Weight& weight = weights_.tensors[i];
+      if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
+      memory.load(weight, weight.placements.front().data);
+    }
+  }
+
+  const ggml::gguf::File& file_;
+  const ModelParams& params_;
+  const LoadTarget& target_;
+  ModelWeights& weights_;
+  std::vector<Loaded> tensors_;
+  std::vector<std::string> problems_;
+};
 
 }  // namespace
 
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
-                  ggml::Device& device, const LoadProgress& progress, ModelWeights& weights) {
-  std::vector<Loaded> tensors;
-  std::uint64_t total = 0;
-  for (const TensorMatch& match : matches) {
-    tensors.push_back({&add_weight(weights, match), match.info});
-    total += match.info->bytes;
-  }
-  Progress reporter(progress, total);
-  const bool mapped = params.load_mode == LoadMode::mmap;
-  if (mapped)
-    map_tensors(file, tensors, weights);
-  else
-    read_tensors(
-        file, tensors,
-        params.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered, device,
-        reporter, weights);
-  if (params.check_tensors) check_values(file, tensors, mapped, reporter);
-  if (params.lock_memory) lock_weights(weights);
-  if (mapped && !params.check_tensors) reporter.add(total);
+                  const LoadTarget& target, const LoadProgress& progress, ModelWeights& weights) {
+  Loading(file, params, target, weights).run(matches, progress);
 }
 
 void outline_weights(std::span<const TensorMatch> matches, ModelWeights& weights) {
   for (const TensorMatch& match : matches) place(add_weight(weights, match), nullptr, ggml::BufferKind::mapping);
-}
-
-void copy_to_device(ggml::Device& device, const LoadProgress& progress, ModelWeights& weights) {
-  std::size_t total = 0;
-  for (const ggml::Weight& weight : weights.tensors) total += device_bytes(device, weight);
-  if (total == 0) return;
-  Progress reporter(progress, total);
-  weights.buffers.push_back(device.allocate(total, ggml::BufferKind::device));
-  std::byte* data = weights.buffers.back()->data();
-  for (ggml::Weight& weight : weights.tensors) {
-    device.load_weight(weight.type, weight.shape, weight.placements.front().data, data);
-    ggml::Placement placement;
-    placement.device = device.id();
-    placement.kind = ggml::BufferKind::device;
-    placement.data = data;
-    weight.placements.push_back(placement);
-    const std::size_t bytes = device_bytes(device, weight);
-    data += bytes;
-    reporter.add(bytes);
-  }
 }
 
 }  // namespace llama

@@ -5,21 +5,28 @@
 #include "ggml/device.h"
 #include "ggml/gguf.h"
 #include "llama/model.h"
+#include "llama/plan.h"
+#include "model/hparams.h"
 #include "model/schema.h"
 #include "model/weights.h"
 
 namespace llama {
 
-/// Brings the matched tensors into memory, by mapping or reading, and sets their placements.
+/// Where weights go: the devices of the plan, in its order.
+struct LoadTarget {
+  std::span<ggml::Device* const> devices;
+  const Plan& plan;
+  const Hparams& hparams;
+};
+
+/// Brings the matched tensors into memory, by mapping or reading, and to the devices that the plan puts them on; makes
+/// the derived weights; sets all placements. A placement in host memory comes first; one that the plan did not ask for
+/// (the rest of a mapped file) has the role `cache`. Memory of devices is allocated before anything is read.
 /// Throws Error: io, out_of_memory, cancelled (progress said so), invalid_file (--check-tensors found bad values).
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
-                  ggml::Device& device, const LoadProgress& progress, ModelWeights& weights);
+                  const LoadTarget& target, const LoadProgress& progress, ModelWeights& weights);
 
 /// Adds the matched tensors as weights whose one placement, in host memory, has no bytes.
 void outline_weights(std::span<const TensorMatch> matches, ModelWeights& weights);
-
-/// Copies all weights to a device that keeps them in its own memory and form, and adds placements there; the one in
-/// host memory stays the first. Where the device reads them in place: nothing. Throws DeviceError, Error(cancelled).
-void copy_to_device(ggml::Device& device, const LoadProgress& progress, ModelWeights& weights);
 
 }  // namespace llama

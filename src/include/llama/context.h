@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ggml/device.h"
+#include "ggml/scheduler.h"
 #include "llama/model.h"
 #include "llama/sampler.h"
 #include "llama/types.h"
@@ -88,13 +89,18 @@ struct ContextStats {
   // Of the compiled segment whose scratch exceeds its lower bound the most: bytes planned, bytes alive at one time.
   std::uint64_t scratch_bytes = 0, scratch_live_bytes = 0;
   int kv_blocks_total = 0, kv_blocks_used = 0;
+  ggml::SchedulerStats scheduler;  // of the last step: splits, and what crossed the links between devices
 };
 
-/// Evaluates steps of one model on one device. Thread-compatible: one thread (the engine's loop) at a time.
+/// Evaluates steps of one model on the devices it was loaded for. Thread-compatible: one thread (the engine's loop) at
+/// a time.
 class Context {
  public:
   /// Throws Error(out_of_memory) with wanted and free bytes, Error(invalid_argument) naming the setting.
   Context(const Model& model, ggml::Device& device, const ContextParams& params);
+  /// Over several devices: those of the plan that the model was loaded with, in its order. Keys, values and states of a
+  /// layer lie where the plan says, but on the CPU where the device cannot work on them.
+  Context(const Model& model, std::span<ggml::Device* const> devices, const Plan& plan, const ContextParams& params);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -102,6 +108,8 @@ class Context {
   [[nodiscard]] const ContextParams& params() const;  // as resolved: n_ctx rounded to blocks
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const ContextStats& stats() const;
+  /// What the last step did on which device, as text (--sched-report).
+  [[nodiscard]] std::string sched_report() const;
 
   // Sequences.
   /// A new empty sequence. Throws Error(unavailable) beyond n_seq_max.

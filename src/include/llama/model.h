@@ -36,6 +36,7 @@ struct ModelParams {
 /// Called from the loading thread with the bytes loaded so far; false cancels (Error cancelled).
 using LoadProgress = std::function<bool(std::uint64_t done_bytes, std::uint64_t total_bytes)>;
 
+struct Plan;          // llama/plan.h
 struct Hparams;       // src/model/hparams.h
 struct ModelWeights;  // src/model/weights.h: layers' ggml::Weight by role
 
@@ -53,16 +54,22 @@ struct ModelInfo {
 };
 
 /// A loaded model: vocabulary, hyper-parameters, weights. Immutable after load(); shared by any number of Contexts on
-/// one device.
+/// the devices that it was loaded for.
 class Model {
  public:
   /// Throws Error (invalid_file lists every problem with a tensor or key, expected and found; unsupported names the
   /// known families).
   /// `device` is the one that will compute: where it does not read weights in place, it gets its own copies.
   static std::unique_ptr<Model> load(const ModelParams& params, ggml::Device& device, const LoadProgress& progress);
+  /// Over several devices, those of the plan in its order, as it says. Tensors that it does not name lie where their
+  /// layer is.
+  static std::unique_ptr<Model> load(const ModelParams& params, std::span<ggml::Device* const> devices,
+                                     const Plan& plan, const LoadProgress& progress);
   /// What the headers alone say: hyper-parameters, and weights whose placement (host memory) has no bytes, in the order
   /// of the file, derived ones last. No vocabulary. Throws as load() does. This is what plans are made from.
   static std::unique_ptr<Model> outline(const ModelParams& params);
+  /// Makes an outline say of each weight where a plan puts it, still without bytes.
+  void place_outline(const Plan& plan);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
