@@ -7,6 +7,7 @@
 #include "ggml/log.h"
 #include "ggml/quoted.h"
 #include "llama/utf8.h"
+#include "nfc.h"
 #include "utf8_decode.h"
 #include "vocab_data.h"
 
@@ -89,7 +90,6 @@ class BpeTokenizer final : public Tokenizer {
   }
 
   void tokenize(std::span<const Fragment> fragments, std::vector<Token>& out) const override {
-    std::string storage;
     std::vector<std::string_view> pieces;
     Work work;
     for (const Fragment& fragment : fragments) {
@@ -97,13 +97,14 @@ class BpeTokenizer final : public Tokenizer {
         out.push_back(fragment.token);
         continue;
       }
-      splitter_.split(normalise(fragment.text, storage), pieces);
+      splitter_.split(normalise(fragment.text, work), pieces);
       for (const std::string_view piece : pieces) tokenize_piece(piece, work, out);
     }
   }
 
  private:
   struct Work {  // scratch of one call
+    std::string valid, composed, marked;
     std::vector<Symbol> symbols;
     std::vector<Merge> pairs;
   };
@@ -144,13 +145,17 @@ class BpeTokenizer final : public Tokenizer {
     }
   }
 
-  // The text that the pre-tokenizer sees: valid UTF-8, spaces as the vocabulary writes them. Copies only when needed.
-  std::string_view normalise(std::string_view text, std::string& storage) const {
-    const bool valid = is_valid_utf8(text);
-    if (!valid) storage = replace_invalid_utf8(text);
-    if (!data_.uses_marks()) return valid ? text : std::string_view(storage);
-    storage = spaces_to_marks(valid ? text : std::string_view(storage));
-    return storage;
+  // The text that the pre-tokenizer sees: valid UTF-8, in the model's normal form, spaces as the vocabulary writes
+  // them. Copies only when needed.
+  std::string_view normalise(std::string_view text, Work& work) const {
+    if (!is_valid_utf8(text)) {
+      work.valid = replace_invalid_utf8(text);
+      text = work.valid;
+    }
+    if (data_.pre->nfc) text = to_nfc(text, work.composed);
+    if (!data_.uses_marks()) return text;
+    work.marked = spaces_to_marks(text);
+    return work.marked;
   }
 
   void tokenize_piece(std::string_view piece, Work& work, std::vector<Token>& out) const {

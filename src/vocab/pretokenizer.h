@@ -25,6 +25,7 @@ struct PreTokenizerRow {
   bool add_bos = false;        // default, unless forced
   bool force_bos = false;      // the file's key is not asked
   bool add_sep = false;
+  bool nfc = false;         // text is brought to Unicode's normal form C first
   bool default_bos = true;  // whether the algorithm's default BOS id holds
   BpeForm form = BpeForm::byte_level;
 };

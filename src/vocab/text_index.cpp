@@ -8,9 +8,7 @@
 
 namespace llama {
 
-namespace {
-
-std::uint64_t hash_bytes(std::string_view text) noexcept {
+std::uint64_t hash_text(std::string_view text) noexcept {
   constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15U;
   std::uint64_t h = text.size() * kMultiplier;
   const char* p = text.data();
@@ -29,6 +27,8 @@ std::uint64_t hash_bytes(std::string_view text) noexcept {
   }
   return h ^ (h >> 32);
 }
+
+namespace {
 
 // Tables stay at most half full, so that a miss, the usual outcome of a look-up, ends after a slot or two.
 std::size_t table_size(std::size_t expected) {
@@ -51,7 +51,7 @@ void TextIndex::grow(std::size_t slots) {
 
 std::size_t TextIndex::slot_of(std::string_view text) const noexcept {
   const std::size_t mask = slots_.size() - 1;
-  std::size_t i = hash_bytes(text) & mask;
+  std::size_t i = hash_text(text) & mask;
   while (slots_[i].data != nullptr && std::string_view(slots_[i].data, slots_[i].size) != text) i = (i + 1) & mask;
   return i;
 }

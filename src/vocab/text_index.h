@@ -8,6 +8,8 @@
 
 namespace llama {
 
+[[nodiscard]] std::uint64_t hash_text(std::string_view text) noexcept;
+
 /// Hash table from text to token id. Keys are views: the owner keeps the texts alive. Thread-safe once filled.
 class TextIndex {
  public:

@@ -7,13 +7,6 @@
 
 namespace llama {
 
-std::size_t announced_utf8_size(unsigned char lead) noexcept {
-  if (lead >= 0xF0) return 4;
-  if (lead >= 0xE0) return 3;
-  if (lead >= 0xC0) return 2;
-  return 1;
-}
-
 Utf8Char decode_utf8(std::string_view text) noexcept {
   constexpr Utf8Char kInvalid{0xFFFD, 1, false};
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 
 #include "ggml/gguf.h"
 #include "llama/vocab.h"
+#include "nfc.h"
 #include "pretokenizer.h"
 #include "test_support.h"
+#include "utf8_decode.h"
+#include "vocab_data.h"
 
 // Agreement with the big vocabularies of the shared folder, which is not part of the repository.
 
@@ -49,13 +53,6 @@ class GoldenVocab : public ::testing::TestWithParam<const char*> {
   std::optional<std::filesystem::path> dir_;
 };
 
-// Where a case has both, `ids` is what the model's own tokenizer gives. They differ in NFC, which is not done (neither
-// reference does), in `</s>` as an ordinary word and in a literal U+2581, where the model's tokenizer is followed.
-std::vector<Token> expected_ids(const json& c) {
-  const bool nfc = c.contains("note") && c["note"].get<std::string>().find("NFC") != std::string::npos;
-  return c[nfc ? "ids_llamacpp" : "ids"].get<std::vector<Token>>();
-}
-
 TEST_P(GoldenVocab, TokenisesEveryCaseAsTheModelDoes) {
   const Vocab vocab = load(file(".gguf"));
   const json golden = load_json(file(".golden.json"));
@@ -71,7 +68,8 @@ TEST_P(GoldenVocab, TokenisesEveryCaseAsTheModelDoes) {
     SCOPED_TRACE(c["name"].get<std::string>() + ": " + c["text"].dump().substr(0, 200));
     const std::string text = c["text"].get<std::string>();
     const bool special = c["special"].get<bool>();
-    const std::vector<Token> ids = expected_ids(c);
+    // Where a case has `ids_llamacpp` too, `ids` is what the model's own tokenizer gives, which is followed.
+    const auto ids = c["ids"].get<std::vector<Token>>();
     EXPECT_EQ(vocab.tokenize(text, {.parse_special = special}), ids);
     const bool has_control = std::any_of(ids.begin(), ids.end(), [&](Token t) { return vocab.is_control(t); });
     if (special && !has_control && !plain_given.contains(c["name"].get<std::string>())) {
@@ -138,6 +136,73 @@ TEST_P(GoldenVocab, HandlesInvalidUtf8) {
       EXPECT_EQ(vocab.tokenize(text, {}), vocab.tokenize(replaced, {})) << hex;
     } else {
       EXPECT_EQ(vocab.tokenize(text, {}), c["ids"].get<std::vector<Token>>()) << hex;
+    }
+  }
+}
+
+// What comes back from the tokens of a text: the text, as far as the algorithm keeps it.
+std::string round_trip(const Vocab& vocab, const std::string& text) {
+  return vocab.kind() == VocabKind::spm ? vocab.detokenize(vocab.tokenize(text, {}), {})
+                                        : vocab.pieces(vocab.tokenize(text, {}), SpecialText::show);
+}
+
+// Whether a byte-level vocabulary has every byte of the text; Falcon's has not.
+bool has_bytes(const Vocab& vocab, const std::string& text) {
+  if (vocab.kind() != VocabKind::bpe || find_pre_tokenizer(vocab.pre_name())->form != BpeForm::byte_level) return true;
+  return std::all_of(text.begin(), text.end(), [&](char c) {
+    std::string printable;
+    append_utf8(printable, byte_to_printable(static_cast<unsigned char>(c)));
+    return vocab.find(printable) != kNoToken;
+  });
+}
+
+// WPM and UGM drop case, accents or spaces; a vocabulary in normal form C gives that form back; U+2581 is a space where
+// spaces are written so; behind Phi-3's </s>, which is found in plain text too, a space is put.
+TEST_P(GoldenVocab, GivesTheTextBack) {
+  const Vocab vocab = load(file(".gguf"));
+  if (vocab.kind() == VocabKind::wpm || vocab.kind() == VocabKind::ugm) GTEST_SKIP() << "the algorithm changes text";
+  const json golden = load_json(file(".golden.json"));
+  std::size_t n = 0;
+  for (const json& c : golden["cases"]) {
+    const std::string text = c["text"].get<std::string>();
+    if (text.find("\xE2\x96\x81") != std::string::npos || text.find("</s>") != std::string::npos) continue;
+    if (!has_bytes(vocab, text)) continue;
+    std::string storage;
+    const bool composes = find_pre_tokenizer(vocab.pre_name()) != nullptr && find_pre_tokenizer(vocab.pre_name())->nfc;
+    EXPECT_EQ(round_trip(vocab, text), composes ? to_nfc(text, storage) : std::string_view(text)) << c["name"];
+    ++n;
+  }
+  EXPECT_GT(n, 100U);
+}
+
+TEST_P(GoldenVocab, TakesAnyBytes) {
+  const Vocab vocab = load(file(".gguf"));
+  std::vector<std::string> texts;
+  const json broken = load_json(*dir_ / "invalid-utf8.json")["vocabs"];
+  for (const auto& [other, cases] : broken.items()) {
+    for (const json& c : cases) texts.push_back(from_hex(c["hex"].get<std::string>()));
+  }
+  std::mt19937 random(5);
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    for (std::size_t n = random() % 24; n > 0; --n) {
+      // Bytes, lead bytes, characters: random bytes alone seldom begin anything.
+      constexpr const char* kParts[] = {"a", " ", "é", "日", "😀", "\xE2\x96\x81", "<", "\n", "\xE2\x96", "\xF0\x9F"};
+      const std::size_t k = random() % (2 * std::size(kParts));
+      text += k < std::size(kParts) ? std::string(kParts[k]) : std::string(1, static_cast<char>(random()));
+    }
+    texts.push_back(std::move(text));
+  }
+  for (const std::string& text : texts) {
+    for (const bool special : {false, true}) {
+      for (const Token t : vocab.tokenize(text, {.add_special = special, .parse_special = special})) {
+        ASSERT_TRUE(vocab.contains(t));
+      }
+    }
+    // A vocabulary with all 256 bytes keeps what was broken: as it is, or as U+FFFD.
+    const bool keeps = vocab.kind() == VocabKind::spm || vocab.kind() == VocabKind::rwkv;
+    if (keeps && text.find("\xE2\x96\x81") == std::string::npos) {
+      ASSERT_EQ(round_trip(vocab, text), text);
     }
   }
 }
