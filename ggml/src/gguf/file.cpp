@@ -5,6 +5,7 @@
 #include "ggml/gguf.h"
 #include "ggml/log.h"
 #include "ggml/quoted.h"
+#include "ggml/split_writer.h"
 #include "parser.h"
 
 namespace ggml::gguf {
@@ -35,10 +36,6 @@ std::int64_t part_count(const Metadata& metadata, const std::string& path) {
   return count == 0 ? 1 : count;
 }
 
-std::string part_suffix(std::int64_t number, std::int64_t count) {
-  return strf("-%05lld-of-%05lld.gguf", static_cast<long long>(number + 1), static_cast<long long>(count));
-}
-
 /// `path` without the ending of part `number` of `count`; nothing when it ends otherwise.
 std::optional<std::string> prefix_of(const std::string& path, std::int64_t number, std::int64_t count) {
   const std::string suffix = part_suffix(number, count);
@@ -62,6 +59,10 @@ void check_is_first_part(const Metadata& metadata, const std::string& path, std:
 }
 
 }  // namespace
+
+std::string part_suffix(std::int64_t number, std::int64_t count) {
+  return strf("-%05lld-of-%05lld.gguf", static_cast<long long>(number + 1), static_cast<long long>(count));
+}
 
 File File::parse(std::span<const std::byte> bytes, const std::string& name) {
   return Parser(Cursor(bytes, name)).run();

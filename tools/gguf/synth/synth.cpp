@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "common/log/progress.h"
-#include "fill_pipeline.h"
 #include "ggml/error.h"
+#include "ggml/fill_pipeline.h"
 #include "ggml/gguf.h"
 #include "ggml/log.h"
 #include "mix.h"
@@ -118,7 +118,7 @@ void write_weights(ggml::gguf::Writer& writer, const WeightMaker& maker, const s
   std::int64_t total = 0;
   for (const std::size_t bytes : chunks) total += static_cast<std::int64_t>(bytes);
   common::Progress progress("writing " + request.output, total, common::Progress::Unit::bytes);
-  FillPipeline pipeline(chunks, [&](std::size_t number, std::span<std::byte> dst) { maker.make(number, dst); });
+  ggml::gguf::FillPipeline pipeline(chunks, [&](std::size_t number, std::span<std::byte> dst) { maker.make(number, dst); });
   std::int64_t done = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     stop_if_asked(stop, request.output);

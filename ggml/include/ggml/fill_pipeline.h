@@ -8,9 +8,10 @@
 #include <thread>
 #include <vector>
 
-namespace gguf_tool {
+namespace ggml::gguf {
 
-/// Makes numbered chunks on all cores while one thread consumes them in order.
+/// Makes numbered chunks on several cores while one thread consumes them in order: how files of computed data are
+/// written.
 ///
 /// `make` is called from worker threads, each chunk once, and must not throw. At most two chunks per worker are in
 /// memory. The destructor stops the workers, also in the middle of the work.
@@ -18,7 +19,8 @@ class FillPipeline {
  public:
   using Make = std::function<void(std::size_t number, std::span<std::byte> dst)>;
 
-  FillPipeline(std::vector<std::size_t> chunk_bytes, Make make);
+  /// `n_workers` <= 0: as many as the machine has processors.
+  FillPipeline(std::vector<std::size_t> chunk_bytes, Make make, int n_workers = 0);
   ~FillPipeline();
   FillPipeline(const FillPipeline&) = delete;
   FillPipeline& operator=(const FillPipeline&) = delete;
@@ -46,4 +48,4 @@ class FillPipeline {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace gguf_tool
+}  // namespace ggml::gguf

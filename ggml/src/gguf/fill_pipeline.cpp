@@ -1,14 +1,15 @@
-#include "fill_pipeline.h"
+#include "ggml/fill_pipeline.h"
 
 #include <algorithm>
 
-namespace gguf_tool {
+namespace ggml::gguf {
 
-FillPipeline::FillPipeline(std::vector<std::size_t> chunk_bytes, Make make)
+FillPipeline::FillPipeline(std::vector<std::size_t> chunk_bytes, Make make, int n_workers)
     : chunk_bytes_(std::move(chunk_bytes)), make_(std::move(make)) {
-  const std::size_t n_workers = std::max(1U, std::thread::hardware_concurrency());
-  slots_.resize(2 * n_workers + 1);
-  for (std::size_t i = 0; i < n_workers; ++i) workers_.emplace_back([this] { work(); });
+  const std::size_t workers =
+      n_workers > 0 ? static_cast<std::size_t>(n_workers) : std::max(1U, std::thread::hardware_concurrency());
+  slots_.resize(2 * workers + 1);
+  for (std::size_t i = 0; i < workers; ++i) workers_.emplace_back([this] { work(); });
 }
 
 FillPipeline::~FillPipeline() {
@@ -53,4 +54,4 @@ std::span<const std::byte> FillPipeline::next() {
   return slot.bytes;
 }
 
-}  // namespace gguf_tool
+}  // namespace ggml::gguf
