@@ -1,0 +1,116 @@
+#include "llama/importance.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+
+#include "ggml/error.h"
+#include "ggml/gguf.h"
+#include "test_support.h"
+
+namespace llama {
+namespace {
+
+class Importance : public ::testing::Test {
+ protected:
+  Importance() {
+    matrix_.entries["blk.0.attn_q.weight"] = {3, {2, 4, 6}, {2}};
+    matrix_.entries["blk.0.ffn_up_exps.weight"] = {2, {1, 2, 0, 0, 9, 12}, {1, 0, 3}};
+    matrix_.datasets = {"text.txt"};
+    matrix_.chunks = 5;
+    matrix_.chunk_size = 512;
+  }
+  [[nodiscard]] std::string path(const std::string& name = "m") const { return (folder_.path() / name).string(); }
+  static std::string error_of(const std::string& path) {
+    try {
+      (void)ImportanceMatrix::load(path);
+    } catch (const ggml::Error& error) {
+      return error.message();
+    }
+    return "no error";
+  }
+
+  ImportanceMatrix matrix_;
+  tandem::TempDir folder_;
+};
+
+TEST_F(Importance, GgufFilesGiveBackAllSumsAndCounts) {
+  matrix_.save_gguf(path());
+  const ImportanceMatrix read = ImportanceMatrix::load(path());
+  ASSERT_EQ(read.entries.size(), 2U);
+  for (const auto& [name, entry] : matrix_.entries) {
+    EXPECT_EQ(read.entries.at(name).columns, entry.columns);
+    EXPECT_EQ(read.entries.at(name).square_sums, entry.square_sums);
+    EXPECT_EQ(read.entries.at(name).counts, entry.counts);
+  }
+  EXPECT_EQ(read.datasets, matrix_.datasets);
+  EXPECT_EQ(read.chunks, 5);
+  EXPECT_EQ(read.chunk_size, 512);
+}
+
+TEST_F(Importance, LegacyFilesGiveBackTheMeans) {
+  matrix_.save_legacy(path());
+  const ImportanceMatrix read = ImportanceMatrix::load(path());
+  EXPECT_EQ(read.datasets, matrix_.datasets);
+  EXPECT_EQ(read.chunks, 5);
+  const std::vector<float> dense = ImportanceMatrix::means(read.entries.at("blk.0.attn_q.weight"));
+  EXPECT_EQ(dense, (std::vector<float>{1, 2, 3}));
+  // Expert 1 was never reached: all its columns count alike.
+  const std::vector<float> experts = ImportanceMatrix::means(read.entries.at("blk.0.ffn_up_exps.weight"));
+  EXPECT_EQ(experts, (std::vector<float>{1, 2, 1, 1, 3, 4}));
+  EXPECT_EQ(experts, ImportanceMatrix::means(matrix_.entries.at("blk.0.ffn_up_exps.weight")));
+}
+
+TEST_F(Importance, MergingAddsSumsAndRefusesOtherShapes) {
+  ImportanceMatrix other = matrix_;
+  other.entries["blk.1.attn_q.weight"] = {3, {1, 1, 1}, {1}};
+  matrix_.merge(other);
+  EXPECT_EQ(matrix_.entries.at("blk.0.attn_q.weight").square_sums[2], 12);
+  EXPECT_EQ(matrix_.entries.at("blk.0.attn_q.weight").counts[0], 4);
+  EXPECT_EQ(matrix_.entries.size(), 3U);
+  EXPECT_EQ(matrix_.chunks, 10);
+  EXPECT_EQ(matrix_.datasets.size(), 1U);
+  other.entries["blk.0.attn_q.weight"] = {4, {1, 1, 1, 1}, {1}};
+  EXPECT_THROW(matrix_.merge(other), ggml::Error);
+}
+
+TEST_F(Importance, WeightsThatNoRowReachedAreNotWritten) {
+  matrix_.entries["blk.2.attn_q.weight"] = {3, {0, 0, 0}, {0}};
+  matrix_.save_gguf(path("a"));
+  matrix_.save_legacy(path("b"));
+  EXPECT_EQ(ImportanceMatrix::load(path("a")).entries.size(), 2U);
+  EXPECT_EQ(ImportanceMatrix::load(path("b")).entries.size(), 2U);
+}
+
+TEST_F(Importance, BadFilesGiveOneClearError) {
+  EXPECT_NE(error_of(path("none")).find("none"), std::string::npos);
+  std::ofstream(path("short")) << "x";
+  EXPECT_NE(error_of(path("short")).find("shorter"), std::string::npos);
+  std::ofstream(path("text")) << "this is no importance matrix at all";
+  EXPECT_NE(error_of(path("text")).find("no importance matrix"), std::string::npos);
+
+  matrix_.entries["blk.0.attn_q.weight"].square_sums[1] = std::numeric_limits<float>::quiet_NaN();
+  matrix_.save_gguf(path("nan.gguf"));
+  EXPECT_NE(error_of(path("nan.gguf")).find("finite"), std::string::npos);
+  matrix_.save_legacy(path("nan.dat"));
+  EXPECT_NE(error_of(path("nan.dat")).find("finite"), std::string::npos);
+
+  EXPECT_NE(error_of("tests/data/models/llama.gguf").find("imatrix"), std::string::npos);
+}
+
+TEST_F(Importance, EveryTruncationOfALegacyFileIsAnErrorOrAWholeMatrix) {
+  matrix_.save_legacy(path());
+  const std::string bytes = tandem::load_text(path());
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    std::ofstream(path("cut"), std::ios::binary) << bytes.substr(0, n);
+    const std::string error = error_of(path("cut"));
+    if (error == "no error") {
+      EXPECT_EQ(ImportanceMatrix::load(path("cut")).entries.size(), 2U) << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace llama
