@@ -22,8 +22,11 @@ class ReadProbe {
   [[nodiscard]] std::size_t buffer_bytes() const { return bytes_; }
 
  private:
+  void choose_form();
+
   const KernelTable* table_;
   int threads_;
+  std::size_t form_ = 0;  // of the table's stream_read the fastest here
   std::unique_ptr<std::byte[]> buffer_;
   std::byte* data_ = nullptr;  // the first whole page of it
   std::size_t bytes_ = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -174,8 +175,9 @@ struct KernelTable {
   /// value that depends on all of them. One round is `int8_peak_ops` operations (a multiply and an add are two).
   std::int64_t (*int8_peak)(std::int64_t iterations) noexcept = nullptr;
   std::int64_t int8_peak_ops = 0;
-  /// Reads `bytes` (a multiple of 64) as fast as this level can and returns a value that depends on all of them.
-  std::uint64_t (*stream_read)(const std::byte* data, std::size_t bytes) noexcept = nullptr;
+  /// Forms of reading `bytes` (a multiple of 64) as fast as this level can; each returns a value that depends on all of
+  /// them. Which one is the fastest is the machine's to say.
+  std::array<std::uint64_t (*)(const std::byte* data, std::size_t bytes) noexcept, 3> stream_read{};
 
   [[nodiscard]] const TypeKernels& of(DType type) const { return types[static_cast<std::size_t>(type)]; }
   [[nodiscard]] const KvKernels& kv_of(DType type) const { return kv[static_cast<std::size_t>(type)]; }

@@ -267,7 +267,7 @@ constexpr KernelTable make_table() {
   table.vec = scalar_vec_kernels();
   table.int8_peak = int8_peak;
   table.int8_peak_ops = 8;
-  table.stream_read = stream_read;
+  table.stream_read = {stream_read, stream_read, stream_read};
   return table;
 }
 
