@@ -94,7 +94,7 @@ const std::vector<Option> kContextRows = {
            whole(
                [](Settings& s) -> auto& { return s.context.n_ctx; }, 0))
         .variable("LLAMA_ARG_CTX_SIZE")
-        .initially("0: what the model was trained with"),
+        .initially("0: what the model was trained with; llama-perplexity and llama-imatrix: 512 per sequence"),
     option({"-b", "--batch-size"}, "N", "Logical batch: tokens that one step may carry.",
            whole(
                [](Settings& s) -> auto& { return s.context.n_batch; }, 1))

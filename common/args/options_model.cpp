@@ -142,7 +142,7 @@ const std::vector<Option> kModelRows = {
         .initially("off"),
     option({"-okv", "--override-kv"}, "KEY=TYPE:VALUE", "Replace a metadata value; comma list, repeatable.",
            apply_overrides)
-        .used_by(kModelLoaders)
+        .used_by(kModelLoaders | kQuantize)
         .list(),
     option({"-rtr", "--run-time-repack", "--repack"}, "", "Repack weights into interleaved layouts while loading.",
            [](Target&, const Argument& argument) {

@@ -21,6 +21,7 @@ void apply_prompt_file(Target& target, const Argument& argument) {
   std::string text = read_file(argument, argument.value());
   if (text.ends_with('\n')) text.pop_back();
   target.settings.prompt.prompt = std::move(text);
+  target.settings.prompt.prompt_file = argument.value();
 }
 
 void apply_binary_file(Target& target, const Argument& argument) {
@@ -34,9 +35,10 @@ void apply_system_file(Target& target, const Argument& argument) {
 }
 
 const std::vector<Option> kPromptRows = {
-    option({"-p", "--prompt"}, "PROMPT", "Text to begin with.", apply_prompt).used_by(kCli | kTokenize),
-    option({"-f", "--file"}, "FNAME", "The same from a file.", apply_prompt_file).used_by(kCli | kTokenize),
-    option({"-bf", "--binary-file"}, "FNAME", "The same from a file, byte by byte.", apply_binary_file),
+    option({"-p", "--prompt"}, "PROMPT", "Text to begin with.", apply_prompt).used_by(kCli | kTokenize | kScorers),
+    option({"-f", "--file"}, "FNAME", "The same from a file.", apply_prompt_file).used_by(kCli | kTokenize | kScorers),
+    option({"-bf", "--binary-file"}, "FNAME", "The same from a file, byte by byte.", apply_binary_file)
+        .used_by(kCli | kScorers),
     option({"-sys", "--system-prompt"}, "PROMPT", "System message of the chat.",
            text([](Settings& s) -> auto& { return s.prompt.system_prompt; })),
     option({"-sysf", "--system-prompt-file"}, "FNAME", "The same from a file.", apply_system_file),
@@ -48,13 +50,13 @@ const std::vector<Option> kPromptRows = {
            whole(
                [](Settings& s) -> auto& { return s.prompt.n_predict; }, -2))
         .variable("LLAMA_ARG_N_PREDICT")
-        .used_by(kModelRunners)
+        .used_by(kGenerators | kSweepBench)
         .initially("-1"),
     option({"-e", "--escape"}, "", "Replace the escapes \\n, \\t, \\\", \\', \\\\ and \\xHH in prompts.",
            toggle([](Settings& s) -> auto& { return s.prompt.escape; }))
         .negative({"--no-escape"})
-        .used_by(kGenerators | kTokenize)
-        .initially("on"),
+        .used_by(kGenerators | kTokenize | kScorers)
+        .initially("on; llama-perplexity and llama-imatrix: off"),
     option({"-cnv", "--conversation"}, "", "Chat with the model through its template.",
            [](Target& target, const Argument& argument) {
              target.settings.prompt.conversation = argument.negative ? Tristate::off : Tristate::on;
@@ -136,8 +138,8 @@ const std::vector<Option> kTokenizeRows = {
 void add_prompt_options(std::vector<Option>& table) {
   for (Option row : kPromptRows) {
     row.group = kPrompt;
-    // A row that names its own set keeps it; -n is the only one that all of kModelRunners use.
-    if (row.tools == kModelRunners && row.long_name() != "--n-predict") row.tools = kCli;
+    // A row that names its own set keeps it.
+    if (row.tools == kModelRunners) row.tools = kCli;
     table.push_back(std::move(row));
   }
   for (Option row : kTokenizeRows) {

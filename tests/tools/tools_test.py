@@ -13,6 +13,8 @@ FOLDER = sys.argv.pop(1)
 MODEL = "tests/data/models/llama.gguf"
 RUN = ("-m", MODEL, "-t", "1", "-c", "256")
 BENCH = ("-m", MODEL, "-t", "1", "-p", "8", "-n", "2", "-r", "1")
+SCORE = ("-m", MODEL, "-t", "1", "-c", "16", "-p", "the model " * 20)
+OUTPUTS = tempfile.TemporaryDirectory()
 
 PROGRAMS = {
     "llama-server": (*RUN, "--port", "0"),
@@ -22,6 +24,10 @@ PROGRAMS = {
     "llama-bench": BENCH,
     "llama-gguf": (MODEL,),
     "llama-gguf synth": ("--list",),
+    "llama-gguf-split": ("--dry-run", MODEL, "prefix"),
+    "llama-quantize": ("--dry-run", MODEL, "q8_0"),
+    "llama-perplexity": SCORE,
+    "llama-imatrix": (*SCORE, "-o", os.path.join(OUTPUTS.name, "imatrix.gguf")),
 }
 
 
@@ -84,7 +90,7 @@ class Errors(unittest.TestCase):
                 self.assertIn("no/such/file.gguf", errors(done)[0])
 
     def test_the_variable_that_forces_an_instruction_set_reaches_every_program_that_computes(self):
-        for program in ("llama-server", "llama-cli", "llama-sweep-bench", "llama-bench"):
+        for program in ("llama-server", "llama-cli", "llama-sweep-bench", "llama-bench", "llama-perplexity", "llama-imatrix"):
             with self.subTest(program=program):
                 done = run(program, *PROGRAMS[program], environment={**os.environ, "GGML_CPU_ISA": "nope"})
                 self.assertEqual(done.returncode, 1)
