@@ -13,15 +13,28 @@
 namespace common {
 
 /// The programs that read the table; the subcommand of llama-gguf counts as one.
-enum class Tool : std::uint8_t { server, cli, sweep_bench, tokenize, bench, gguf, gguf_synth };
-inline constexpr int kToolCount = 7;
+enum class Tool : std::uint8_t {
+  server,
+  cli,
+  sweep_bench,
+  tokenize,
+  bench,
+  gguf,
+  gguf_synth,
+  gguf_split,
+  quantize,
+  imatrix,
+  perplexity,
+  fit_params,
+};
+inline constexpr int kToolCount = 12;
 /// "llama-server", "llama-cli", ..., "llama-gguf synth".
 [[nodiscard]] std::string_view tool_name(Tool tool) noexcept;
 
 /// What the program does after parsing.
 enum class Action : std::uint8_t {
   run,           // settings are complete and checked
-  exit_success,  // --help, --version, --completion-bash, --list-devices: everything was printed
+  exit_success,  // --help, --version, --completion-bash: everything was printed
 };
 
 struct Parsed {

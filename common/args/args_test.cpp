@@ -163,10 +163,8 @@ TEST_F(Args, TensorRuleWithoutEqualsSignIsNamedAndTheCommaExplained) {
   EXPECT_NE(error.message().find("a comma always begins the next item"), std::string::npos);
 }
 
-TEST_F(Args, TensorRuleWithAnUnknownBufferListsTheKnownOnes) {
-  const ggml::Error error = error_of(Tool::server, {"-ot", "exps=NOSUCH"});
-  EXPECT_NE(error.message().find("Invalid tensor buffer type override: exps=NOSUCH"), std::string::npos);
-  EXPECT_EQ(error.hint(), "Available buffer types:\n  CPU");
+TEST_F(Args, TensorRuleWithoutABufferIsAnError) {
+  EXPECT_NE(error_of(Tool::server, {"-ot", "exps="}).message().find("names no buffer type"), std::string::npos);
 }
 
 TEST_F(Args, TensorPatternsOfEcmaScriptCompileAndBrokenOnesAreLocated) {
@@ -224,10 +222,59 @@ TEST_F(Args, FlagsWithoutEffectSaySoOnce) {
             "warning: --penalize-nl has no effect here: it is always counted\n");
 }
 
-TEST_F(Args, PlacementWithoutAGpuIsOneLine) {
-  const std::string notes = notes_of(parse_line(Tool::server, {"-ngl", "99", "--cpu-moe", "-ot", "exps=CPU", "-nkvo"}));
-  EXPECT_EQ(std::count(notes.begin(), notes.end(), '\n'), 1) << notes;
-  EXPECT_EQ(notes.rfind("info: -ngl, --cpu-moe, -ot, -nkvo: this build has no GPU", 0), 0U) << notes;
+TEST_F(Args, PlacementFlagsAreKeptForThePlan) {
+  const Parsed parsed =
+      parse_line(Tool::server, {"-ngl",    "99",    "-ncmoe",  "7:even", "-ncffn", "2",           "-sm",   "none",
+                                "-mg",     "1",     "-ts",     "3/1",    "-dev",   "CUDA1,CUDA0", "-nkvo", "-fit",
+                                "explain", "-fitt", "100,200", "-gfm",   "1,300",  "-fitc",       "2048"});
+  const PlacementSettings& placement = parsed.settings.placement;
+  EXPECT_EQ(placement.n_gpu_layers, 99);
+  EXPECT_EQ(placement.n_cpu_moe, 7);
+  EXPECT_EQ(placement.n_cpu_moe_blocks, ExpertBlocks::even);
+  EXPECT_EQ(placement.n_cpu_ffn, 2);
+  EXPECT_EQ(placement.split_mode, SplitMode::none);
+  EXPECT_EQ(placement.main_gpu, 1);
+  EXPECT_EQ(placement.tensor_split, (std::vector<float>{3, 1}));
+  EXPECT_EQ(placement.devices, (std::vector<std::string>{"CUDA1", "CUDA0"}));
+  EXPECT_FALSE(placement.kv_offload);
+  EXPECT_EQ(placement.fit, Fit::explain);
+  EXPECT_EQ(placement.fit_margins_mib, (std::vector<int>{100, 200}));
+  EXPECT_EQ(placement.gpu_margins, (std::vector<std::pair<int, int>>{{1, 300}}));
+  EXPECT_EQ(placement.fit_context, 2048);
+  EXPECT_EQ(notes_of(parsed), "");
+  EXPECT_TRUE(settings_of(Tool::server, {"-dev", "none"}).placement.devices->empty());
+  EXPECT_EQ(settings_of(Tool::server, {"--fit", "-c", "8"}).placement.fit, Fit::on);
+  EXPECT_EQ(settings_of(Tool::server, {"--dry-run", "-c", "8"}).placement.dry_run, DryRun::table);
+  EXPECT_EQ(settings_of(Tool::server, {"-dr", "json"}).placement.dry_run, DryRun::json);
+}
+
+TEST_F(Args, NegativeAndMisspeltPlacementValuesAreErrors) {
+  for (const std::vector<std::string>& line : {std::vector<std::string>{"-ncmoe", "-1"},
+                                               {"-ncmoe", "3:middle"},
+                                               {"-dev", ""},
+                                               {"-gfm", "1"},
+                                               {"-ts", "x"},
+                                               {"-ts", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}})
+    EXPECT_EQ(error_of(Tool::server, line).code(), ggml::ErrorCode::invalid_argument) << line.back();
+}
+
+TEST_F(Args, SimulatedDevicesHaveASizeAndMayHaveSpeedsAndGaps) {
+  const Settings s = settings_of(
+      Tool::server, {"--sim-device", "CUDA0:24GiB,bw=1000,link=25,caps=mla/q4_k", "--sim-device", "CUDA1:512MiB"});
+  const std::vector<SimulatedDevice>& devices = s.placement.simulated;
+  ASSERT_EQ(devices.size(), 2U);
+  EXPECT_EQ(devices[0].name, "CUDA0");
+  EXPECT_EQ(devices[0].bytes, std::uint64_t{24} << 30);
+  EXPECT_EQ(devices[0].bandwidth, 1000e9);
+  EXPECT_EQ(devices[0].link, 25e9);
+  EXPECT_EQ(devices[0].lacks, (std::vector<std::string>{"mla", "q4_k"}));
+  EXPECT_EQ(devices[1].bytes, std::uint64_t{512} << 20);
+  EXPECT_FALSE(devices[1].bandwidth.has_value());
+  for (const char* bad : {"CUDA0", "CUDA0:", ":24GiB", "CUDA0:24XB", "CUDA0:24GiB,CUDA1:24GiB", "CUDA0:1GiB,bw=fast",
+                          "CUDA0:1GiB,speed=1"})
+    EXPECT_EQ(error_of(Tool::server, {"--sim-device", bad}).code(), ggml::ErrorCode::invalid_argument) << bad;
+  EXPECT_EQ(error_of(Tool::server, {"--sim-device", "A:1M", "--sim-device", "A:1M"}).code(),
+            ggml::ErrorCode::invalid_argument);
 }
 
 TEST_F(Args, GpuLayersKnowWords) {
@@ -420,14 +467,6 @@ TEST_F(Args, AMissingModelIsExplained) {
   EXPECT_NE(error_of(Tool::server, {}, true).message().find("router mode"), std::string::npos);
   EXPECT_EQ(error_of(Tool::cli, {}, true).message(), "error: no model: give -m MODEL");
   EXPECT_EQ(error_of(Tool::server, {"--list-devices"}, true).message(), "");
-}
-
-TEST_F(Args, ListingTheDevicesEndsTheProgramWithoutAModel) {
-  ::testing::internal::CaptureStdout();
-  const std::vector<const char*> line = {"llama-cli", "--list-devices"};
-  const Parsed parsed = parse(Tool::cli, static_cast<int>(line.size()), line.data());
-  EXPECT_EQ(parsed.action, Action::exit_success);
-  EXPECT_NE(::testing::internal::GetCapturedStdout().find("Available devices:"), std::string::npos);
 }
 
 TEST_F(Args, TokenizeWantsExactlyOneText) {

@@ -57,6 +57,40 @@ void check_synth(const SynthSettings& synth) {
   if (synth.output.empty()) throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: -o FNAME is missing");
 }
 
+void check_gguf_split(const std::set<std::string_view>& given, const GgufSplitSettings& split) {
+  const auto fail = [](const char* what) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, std::string("error: ") + what);
+  };
+  if (split.merge && given.contains("--split")) fail("--split and --merge exclude one another");
+  if (split.merge && (split.max_tensors || split.max_bytes || !split.tensors_in_first))
+    fail("--split-max-tensors, --split-max-size and --no-tensor-first-split say how to split, not how to --merge");
+}
+
+void check_quantize(const QuantizeSettings& quantize) {
+  if (quantize.include_weights.empty() || quantize.exclude_weights.empty()) return;
+  throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                    "error: --include-weights and --exclude-weights exclude one another");
+}
+
+/// The operands of the two programs that have them.
+void check_words(Tool tool, const Settings& settings) {
+  if (settings.gguf_split.delete_splits && !settings.gguf_split.merge)
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: --delete-splits goes with --merge");
+  if (tool == Tool::gguf_split && settings.gguf_split.files.size() != 2) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      "error: an input and an output are needed, " + std::to_string(settings.gguf_split.files.size()) +
+                          (settings.gguf_split.files.size() == 1 ? " is given" : " are given"),
+                      "usage: llama-gguf-split [options] IN OUT");
+  }
+  const std::size_t words = settings.quantize.words.size();
+  if (tool == Tool::quantize && (words < 2 || words > 4)) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      words < 2 ? "error: an input and a type are needed" : "error: more than four words are given",
+                      "usage: llama-quantize [options] IN.gguf [OUT.gguf] TYPE [NTHREADS]\n"
+                      "docs/quantization.md lists the types; an unknown one does too.");
+  }
+}
+
 }  // namespace
 
 void check_settings(Tool tool, const std::set<std::string_view>& given, Target& target) {
@@ -64,6 +98,10 @@ void check_settings(Tool tool, const std::set<std::string_view>& given, Target& 
   check_batches(given, target);
   check_attention(given, settings);
   if (tool == Tool::tokenize) check_tokenize(given);
+  if (tool == Tool::gguf_split) check_gguf_split(given, settings.gguf_split);
+  if (tool == Tool::quantize) check_quantize(settings.quantize);
+  // A text to be scored is data: a backslash in it is a backslash.
+  if ((kScorers & tool_bit(tool)) != 0 && !given.contains("--escape")) settings.prompt.escape = false;
   // With the number of slots left open the slots share the context, so that one user gets all of it.
   if (tool == Tool::server && !settings.cache.unified_given) settings.cache.unified = !settings.context.n_parallel;
   // A file given with -bf is bytes, not text with escapes.
@@ -82,7 +120,11 @@ void check_model_given(Tool tool, const Settings& settings) {
                       "usage: llama-gguf FILE, or llama-gguf synth --help");
   }
   if (tool == Tool::gguf_synth) check_synth(settings.synth);
-  const bool loads = (kModelLoaders & tool_bit(tool)) != 0;
+  check_words(tool, settings);
+  // Files of sums can be merged and looked at without a model.
+  const bool sums_only = tool == Tool::imatrix && !settings.imatrix.inputs.empty() &&
+                         (settings.prompt.prompt.empty() || settings.imatrix.show_statistics);
+  const bool loads = (kModelLoaders & tool_bit(tool)) != 0 && !sums_only;
   if (!loads || !settings.model.path.empty()) return;
   throw ggml::Error(ggml::ErrorCode::invalid_argument,
                     tool == Tool::server

@@ -15,7 +15,12 @@ constexpr std::array<std::pair<Tool, std::string_view>, kToolCount> kToolColumns
     {Tool::tokenize, "tokenize"},
     {Tool::bench, "bench"},
     {Tool::gguf, "gguf"},
-    {Tool::gguf_synth, "gguf synth"}};
+    {Tool::gguf_synth, "gguf synth"},
+    {Tool::gguf_split, "gguf-split"},
+    {Tool::quantize, "quantize"},
+    {Tool::imatrix, "imatrix"},
+    {Tool::fit_params, "fit-params"},
+    {Tool::perplexity, "perplexity"}};
 
 struct Variable {
   std::string_view name;
@@ -84,8 +89,8 @@ std::string parameters_document() {
       "`-`.\nA value is the next argument (`--port 8080`, not `--port=8080`). Of a flag that is repeated the last "
       "value is "
       "used, except\nfor lists. Flags of another program are accepted and listed once as unused, but by llama-gguf, "
-      "which "
-      "shares no command\nlines with the others. Options of llama-bench take lists and have no variables, so that a "
+      "llama-gguf-split\nand llama-quantize, which share no command lines with the others. Options of llama-bench take "
+      "lists and have no variables, so that a "
       "command line says all that\nit measured.\n";
   std::string_view group;
   for (const Option& row : all_options()) {

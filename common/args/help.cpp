@@ -76,6 +76,20 @@ std::string_view introduction(Tool tool) {
     case Tool::gguf_synth:
       return "Writes a model of a published model's exact shape with random weights, for speed, memory and planning "
              "work where the real weights cannot be had. Text that comes out is noise.";
+    case Tool::gguf_split:
+      return "Splits a model into several files (OUT is the prefix of their names), or merges such files into one (IN "
+             "is "
+             "the first of them, OUT the new file). All files appear together, when they are complete.";
+    case Tool::quantize:
+      return "Writes a model with other types of weights. TYPE is the name of a file type, in any case, or its number; "
+             "without OUT the file is ggml-model-TYPE.gguf beside IN. docs/quantization.md lists the file types.";
+    case Tool::fit_params:
+      return "Prints the flags that --fit would choose: context, layers, split, placement of experts.";
+    case Tool::imatrix:
+      return "Reads a text with the model and writes how much each column of its weights counts, for llama-quantize "
+             "--imatrix.";
+    case Tool::perplexity:
+      return "Says how well the model predicts a text, or how far its predictions are from another model's.";
     default:
       return {};
   }
@@ -83,6 +97,9 @@ std::string_view introduction(Tool tool) {
 
 std::string usage_text(Tool tool) {
   const std::string name(tool_name(tool));
+  if (tool == Tool::gguf_split) return name + " [--split | --merge] [options] IN OUT";
+  if (tool == Tool::quantize) return name + " [options] IN.gguf [OUT.gguf] TYPE [NTHREADS]";
+  if (tool == Tool::imatrix || tool == Tool::perplexity) return name + " -m MODEL (-f FILE | -p TEXT) [options]";
   if (tool == Tool::gguf)
     return name + " FILE... [options]\n       " + name + " synth --preset NAME -o FNAME [options]";
   if (tool == Tool::gguf_synth) return name + " --preset NAME -o FNAME [options]";

@@ -25,10 +25,16 @@ inline constexpr ToolSet kTokenize = tool_bit(Tool::tokenize);
 inline constexpr ToolSet kBench = tool_bit(Tool::bench);
 inline constexpr ToolSet kGguf = tool_bit(Tool::gguf);
 inline constexpr ToolSet kSynth = tool_bit(Tool::gguf_synth);
-inline constexpr ToolSet kGenerators = kServer | kCli;               // programs that sample tokens
-inline constexpr ToolSet kModelRunners = kGenerators | kSweepBench;  // programs that compute
+inline constexpr ToolSet kGgufSplit = tool_bit(Tool::gguf_split);
+inline constexpr ToolSet kQuantize = tool_bit(Tool::quantize);
+inline constexpr ToolSet kImatrix = tool_bit(Tool::imatrix);
+inline constexpr ToolSet kPerplexity = tool_bit(Tool::perplexity);
+inline constexpr ToolSet kFitParams = tool_bit(Tool::fit_params);
+inline constexpr ToolSet kGenerators = kServer | kCli;                          // programs that sample tokens
+inline constexpr ToolSet kScorers = kImatrix | kPerplexity;                     // programs that read a text
+inline constexpr ToolSet kModelRunners = kGenerators | kSweepBench | kScorers | kFitParams;  // programs that compute
 inline constexpr ToolSet kModelLoaders = kModelRunners | kTokenize;
-inline constexpr ToolSet kEveryTool = kModelLoaders | kBench | kGguf | kSynth;
+inline constexpr ToolSet kEveryTool = kModelLoaders | kBench | kGguf | kSynth | kGgufSplit | kQuantize;
 /// Programs between which command lines are moved: an option of one is known to the others, which list it as unused.
 inline constexpr ToolSet kSharedLine = kModelLoaders | kBench;
 

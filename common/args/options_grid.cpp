@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "common/args/apply_placement.h"
 #include "common/args/option.h"
 #include "common/args/table.h"
+#include "llama/name_pattern.h"
 
 namespace common {
 namespace {
@@ -102,8 +104,10 @@ void apply_rules(Target& target, const Argument& argument) {
       const std::size_t end = std::min(group.find(';', begin), group.size());
       const std::string rule = group.substr(begin, end - begin);
       const std::size_t equals = rule.rfind('=');
-      if (equals == std::string::npos || rule.substr(equals + 1) != "CPU")
-        bad_value(argument, "PATTERN=CPU;... (the devices of this machine: CPU)");
+      if (equals == std::string::npos || equals == 0 || equals + 1 == rule.size())
+        bad_value(argument, "PATTERN=BUFFER;...");
+      const ggml::Result<llama::NamePattern> pattern = llama::NamePattern::compile(rule.substr(0, equals));
+      if (!pattern.ok()) bad_value(argument, "a regular expression: " + pattern.error().message());
       begin = end + 1;
     }
     target.settings.grid.tensor_rules.push_back(group);
@@ -166,13 +170,10 @@ const std::vector<Option> kAxes = {
            load_switch(grid::LoadMode::direct_io, grid::LoadMode::mmap))
         .negative({"-ndio", "--no-direct-io"})
         .words({"0", "1", "0,1", "1,0"}),
-    option({"-ngl", "--n-gpu-layers"}, "N", "Layers on the GPU.", ints(&Grid::n_gpu_layers, -1))
-        .initially("-1")
-        .on_cpu(),
+    option({"-ngl", "--n-gpu-layers"}, "N", "Layers on the GPU.", ints(&Grid::n_gpu_layers, -1)).initially("-1"),
     option({"-ncmoe", "--n-cpu-moe"}, "N", "Blocks whose experts are on the CPU.", ints(&Grid::n_cpu_moe, 0))
-        .initially("0")
-        .on_cpu(),
-    option({"-ot", "--override-tensor"}, "PATTERN=CPU;...",
+        .initially("0"),
+    option({"-ot", "--override-tensor"}, "PATTERN=BUFFER;...",
            "Placement of tensors: ; between the rules of a group, a comma between groups.", apply_rules),
 };
 
@@ -201,19 +202,45 @@ const std::vector<Option> kRun = {
         {"-gr", "--graph-reuse"}, "Keep the built step graph between steps of the same shape.",
         [](Settings& s) -> auto& { return s.context.graph_reuse; })
         .initially("1"),
-    placement({"-nkvo", "--no-kv-offload"}, "KV cache in host memory."),
+    option({"-nkvo", "--no-kv-offload"}, kSwitch, "KV cache in host memory.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.kv_offload = !argument.bare() && argument.value() == "0";
+           })
+        .words({"0", "1"})
+        .initially("0"),
     placement({"-nopo", "--no-op-offload"}, "No big batches on the GPU for weights in host memory."),
     placement({"--no-host"}, "No pinned host buffers."),
     placement({"-no-ooae", "--no-offload-only-active-experts"}, "Copy all experts of a layer."),
-    placement({"--fit"}, "Choose the placement by itself."),
-    option({"-fitt", "--fit-target", "--fit-margin"}, "MIB", "Memory that --fit leaves free.").on_cpu(),
-    option({"-fitc", "--fit-ctx"}, "N", "Smallest context that --fit may choose.").on_cpu(),
-    option({"-sm", "--split-mode"}, "MODE", "How several GPUs share a model: none or layer.")
-        .refused("other split modes", "use -sm layer")
-        .unless({"none", "layer"}),
-    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none.").refused("GPUs", kLeaveOut).unless({"0"}),
-    option({"-ts", "--tensor-split"}, "N0/N1/...", "Proportions of the GPUs.").on_cpu(),
-    option({"-dev", "--device"}, "D0/D1", "GPU devices to use.").refused("GPUs", kLeaveOut).unless({"none", "auto"}),
+    option({"--fit"}, kSwitch, "Choose the placement by itself.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.fit = argument.bare() || argument.value() == "1" ? Fit::on : Fit::off;
+           })
+        .words({"0", "1"})
+        .initially("0"),
+    option({"-fitt", "--fit-target", "--fit-margin"}, "MIB", "Memory that --fit leaves free.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.fit_margins_mib = {
+                 static_cast<int>(to_integer(argument, argument.value(), 0, kMaxInt))};
+           })
+        .initially("1024"),
+    option({"-fitc", "--fit-ctx"}, "N", "Smallest context that --fit may choose; here each test says its own.",
+           whole(
+               [](Settings& s) -> auto& { return s.placement.fit_context; }, 0)),
+    option({"-sm", "--split-mode"}, "MODE", "How several GPUs share a model: none or layer.", apply_split_mode)
+        .initially("layer"),
+    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none.",
+           whole(
+               [](Settings& s) -> auto& { return s.placement.main_gpu; }, -kMaxInt))
+        .initially("0"),
+    option({"-ts", "--tensor-split"}, "N0/N1/...", "Proportions of the GPUs.", apply_tensor_split),
+    option({"-dev", "--device"}, "D0/D1", "GPU devices to use; none: the CPU only; auto: all.",
+           [](Target& target, const Argument& argument) {
+             if (argument.value() == "auto") return;
+             std::string names = argument.value();
+             std::replace(names.begin(), names.end(), '/', ',');
+             apply_device(target, {argument.name, argument.negative, argument.from_environment, {std::move(names)}});
+           })
+        .initially("auto"),
     option({"-tgb", "--threads-gen-batch"}, "G,B", "Threads of generation and of prompts.")
         .refused("thread counts by kind of step", "use -t"),
     option({"-mla", "--mla-use"}, "N", "How latent attention is computed.")

@@ -1,12 +1,48 @@
 // Which tensor and which operation goes to which device.
+#include <algorithm>
 #include <array>
 #include <limits>
 
+#include "common/args/apply_placement.h"
 #include "common/args/option.h"
 #include "common/args/table.h"
 #include "common/args/tensor_rules.h"
 
 namespace common {
+
+void apply_split_mode(Target& target, const Argument& argument) {
+  const std::string mode = lower_case(argument.value());
+  SplitMode& field = target.settings.placement.split_mode;
+  if (mode == "none")
+    field = SplitMode::none;
+  else if (mode == "layer")
+    field = SplitMode::layer;
+  else if (mode == "row" || mode == "graph" || mode == "attn" || mode == "tensor")
+    refuse(argument, "split mode " + mode, "use -sm layer");
+  else
+    bad_value(argument, "none or layer");
+}
+
+void apply_tensor_split(Target& target, const Argument& argument) {
+  constexpr std::size_t kMostDevices = 16;
+  std::string entries = argument.value();
+  for (char& c : entries)
+    if (c == '/') c = ',';
+  std::vector<float>& split = target.settings.placement.tensor_split;
+  split.clear();
+  for (const std::string& entry : split_list(entries)) {
+    split.push_back(entry.empty() ? 0.0F : static_cast<float>(to_real(argument, entry, 0, 1e9)));
+  }
+  if (split.size() >= kMostDevices) bad_value(argument, "proportions of fewer than 16 devices");
+}
+
+void apply_device(Target& target, const Argument& argument) {
+  if (argument.value().empty()) bad_value(argument, "a comma list of device names, or none");
+  std::vector<std::string>& names = target.settings.placement.devices.emplace();
+  if (argument.value() == "none") return;
+  for (std::string& name : split_list(argument.value())) names.push_back(std::move(name));
+}
+
 namespace {
 
 constexpr std::string_view kPlacement = "Placement";
@@ -32,59 +68,102 @@ void apply_tensor_rules(Target& target, const Argument& argument) {
   }
 }
 
-/// N, N:first, N:last or N:even; where there is one device the forms mean the same.
 void apply_n_cpu_moe(Target& target, const Argument& argument) {
   std::string number = argument.value();
+  PlacementSettings& placement = target.settings.placement;
+  placement.n_cpu_moe_blocks = ExpertBlocks::automatic;
   const std::size_t colon = number.find(':');
   if (colon != std::string::npos) {
     const std::string form = number.substr(colon + 1);
-    if (form != "first" && form != "last" && form != "even") bad_value(argument, "N, N:first, N:last or N:even");
+    if (form == "first")
+      placement.n_cpu_moe_blocks = ExpertBlocks::first;
+    else if (form == "last")
+      placement.n_cpu_moe_blocks = ExpertBlocks::last;
+    else if (form == "even")
+      placement.n_cpu_moe_blocks = ExpertBlocks::even;
+    else
+      bad_value(argument, "N, N:first, N:last or N:even");
     number.resize(colon);
   }
-  target.settings.placement.n_cpu_moe = static_cast<int>(to_integer(argument, number, 0, kMaxInt));
+  placement.n_cpu_moe = static_cast<int>(to_integer(argument, number, 0, kMaxInt));
 }
 
-void apply_split_mode(Target&, const Argument& argument) {
-  const std::string mode = lower_case(argument.value());
-  if (mode == "none" || mode == "layer") return;
-  if (mode == "row" || mode == "graph" || mode == "attn" || mode == "tensor")
-    refuse(argument, "split mode " + mode, "use -sm layer");
-  bad_value(argument, "none or layer");
-}
-
-void apply_tensor_split(Target& target, const Argument& argument) {
-  std::string entries = argument.value();
-  for (char& c : entries)
-    if (c == '/') c = ',';
-  target.settings.placement.tensor_split.clear();
-  for (const std::string& entry : split_list(entries)) {
-    target.settings.placement.tensor_split.push_back(
-        entry.empty() ? 0.0F : static_cast<float>(to_real(argument, entry, 0, 1e9)));
+/// "24GiB", "512MiB", "800M", "1073741824".
+std::uint64_t to_bytes(const Argument& argument, const std::string& text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  const std::string unit = lower_case(text.substr(digits));
+  constexpr std::array<std::string_view, 5> kUnits = {"", "k", "m", "g", "t"};
+  for (std::size_t power = 0; power < kUnits.size(); ++power) {
+    const std::string letter(kUnits[power]);
+    if (unit != letter && unit != letter + "ib" && unit != letter + "b") continue;
+    const double number = to_real(argument, text.substr(0, digits), 0, 1e15);
+    return static_cast<std::uint64_t>(number * static_cast<double>(std::uint64_t{1} << (10 * power)));
   }
+  bad_value(argument, "a size such as 24GiB or 512MiB behind the name's colon");
 }
 
-void apply_main_gpu(Target& target, const Argument& argument) {
-  const std::int64_t index = to_integer(argument, argument.value(), -kMaxInt, kMaxInt);
-  if (index > 0) {
-    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error while handling argument \"" + argument.name +
-                                                             "\": there is no GPU " + argument.value() +
-                                                             "; GPU devices: (none)");
+/// NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]
+void apply_simulated(Target& target, const Argument& argument) {
+  constexpr std::string_view kForm = "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B], one device a flag";
+  const std::vector<std::string> parts = split_list(argument.value());
+  const std::size_t colon = parts.empty() ? std::string::npos : parts.front().find(':');
+  if (colon == std::string::npos || colon == 0) bad_value(argument, kForm);
+  SimulatedDevice device;
+  device.name = parts.front().substr(0, colon);
+  device.bytes = to_bytes(argument, parts.front().substr(colon + 1));
+  constexpr double kGiga = 1e9, kMost = 1e6;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::size_t equals = parts[i].find('=');
+    if (equals == std::string::npos) bad_value(argument, kForm);
+    const std::string key = parts[i].substr(0, equals), value = parts[i].substr(equals + 1);
+    if (key == "bw") {
+      device.bandwidth = kGiga * to_real(argument, value, 0, kMost);
+    } else if (key == "link") {
+      device.link = kGiga * to_real(argument, value, 0, kMost);
+    } else if (key == "caps") {
+      for (std::size_t begin = 0; begin < value.size();) {
+        const std::size_t end = std::min(value.find('/', begin), value.size());
+        device.lacks.push_back(value.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    } else {
+      bad_value(argument, kForm);
+    }
   }
-  target.settings.placement.main_gpu = static_cast<int>(index);
+  for (const SimulatedDevice& other : target.settings.placement.simulated)
+    if (other.name == device.name) bad_value(argument, "another name: " + device.name + " is there already");
+  target.settings.placement.simulated.push_back(std::move(device));
 }
 
-void apply_device(Target&, const Argument& argument) {
-  if (argument.value() == "none") return;
-  if (argument.value().empty()) bad_value(argument, "a comma list of device names, or none");
-  throw ggml::Error(ggml::ErrorCode::invalid_argument,
-                    "error while handling argument \"" + argument.name + "\": invalid device: " + argument.value() +
-                        "; known GPU devices: (none)",
-                    "Leave it out, or use -dev none: this build computes on the CPU.");
+void apply_dry_run(Target& target, const Argument& argument) {
+  target.settings.placement.dry_run = argument.bare() ? DryRun::table : DryRun::json;
 }
 
-/// A list of whole numbers, checked and otherwise not needed without a GPU.
-void check_numbers(Target&, const Argument& argument) {
-  for (const std::string& item : split_list(argument.value())) (void)to_integer(argument, item, 0, kMaxInt);
+void apply_fit(Target& target, const Argument& argument) {
+  Fit& fit = target.settings.placement.fit;
+  const std::string word = argument.bare() ? "on" : lower_case(argument.value());
+  if (word == "explain")
+    fit = Fit::explain;
+  else
+    fit = is_true_word(word) ? Fit::on : Fit::off;
+}
+
+void apply_fit_margins(Target& target, const Argument& argument) {
+  std::vector<int>& margins = target.settings.placement.fit_margins_mib;
+  margins.clear();
+  for (const std::string& item : split_list(argument.value()))
+    margins.push_back(static_cast<int>(to_integer(argument, item, 0, kMaxInt)));
+  if (margins.empty()) bad_value(argument, "MiB, one for all GPUs or one each");
+}
+
+/// Pairs GPU,MIB.
+void apply_gpu_margins(Target& target, const Argument& argument) {
+  const std::vector<std::string> items = split_list(argument.value());
+  if (items.empty() || items.size() % 2 != 0) bad_value(argument, "pairs GPU,MIB");
+  for (std::size_t i = 0; i < items.size(); i += 2)
+    target.settings.placement.gpu_margins.emplace_back(
+        static_cast<int>(to_integer(argument, items[i], 0, kMaxInt)),
+        static_cast<int>(to_integer(argument, items[i + 1], 0, kMaxInt)));
 }
 
 /// The keys of -cuda and their types; checked so that a misspelt key is not taken for a setting.
@@ -135,8 +214,7 @@ const std::vector<Option> kRows = {
            "Layers on the GPU, counted from the last, the output head being one of them; auto or all.",
            apply_gpu_layers)
         .variable("LLAMA_ARG_N_GPU_LAYERS")
-        .initially("auto")
-        .on_cpu(),
+        .initially("auto"),
     option({"-dev", "--device"}, "LIST", "GPU devices to use, in that order; none uses the CPU only.", apply_device)
         .variable("LLAMA_ARG_DEVICE")
         .initially("all"),
@@ -146,71 +224,78 @@ const std::vector<Option> kRows = {
     option({"--list-architectures"}, "", "List the model architectures that load and end.",
            toggle([](Settings& s) -> auto& { return s.model.list_architectures; }))
         .used_by(kCli),
-    option({"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
-           "A simulated device of that capacity; repeatable.")
+    option(
+        {"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
+        "A simulated device of that capacity, which computes on the CPU; repeatable. CPU:SIZE with --dry-run plans for "
+        "that much host memory.",
+        apply_simulated)
         .list()
-        .refused("simulated devices", "leave it out"),
-    option({"-dr", "--dry-run"}, "[json]", "Print the placement plan and end.")
+        .used_by(kModelRunners | kBench),
+    option({"-dr", "--dry-run"}, "[json]",
+           "Print the placement plan and end: status 0 when it fits, 2 when it does not.", apply_dry_run)
         .words({"json"})
-        .refused("the placement plan", "leave it out"),
+        .used_by(kModelRunners | kBench),
     option({"-sm", "--split-mode"}, "MODE", "How several GPUs share a model: none or layer.", apply_split_mode)
         .variable("LLAMA_ARG_SPLIT_MODE")
-        .initially("layer")
-        .on_cpu(),
+        .initially("layer"),
     option({"-ts", "--tensor-split"}, "N0,N1,...", "Proportions of the GPUs, separated by , or /.", apply_tensor_split)
         .variable("LLAMA_ARG_TENSOR_SPLIT")
-        .initially("by free memory")
-        .on_cpu(),
-    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none.", apply_main_gpu)
+        .initially("by free memory"),
+    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none, counted in the list of -dev; negative: none.",
+           whole(
+               [](Settings& s) -> auto& { return s.placement.main_gpu; }, -kMaxInt))
         .variable("LLAMA_ARG_MAIN_GPU")
-        .initially("0")
-        .on_cpu(),
+        .initially("0"),
     option(
         {"-ot", "--override-tensor"}, "PATTERN=BUFFER,...",
         "Place the weights whose name matches the regular expression in that buffer type; the first match wins. Comma "
         "list, repeatable.",
         apply_tensor_rules)
         .variable("LLAMA_ARG_OVERRIDE_TENSOR")
-        .list()
-        .on_cpu(),
+        .list(),
     option({"-cmoe", "--cpu-moe"}, "", "Keep the weights of all experts on the CPU.",
            toggle([](Settings& s) -> auto& { return s.placement.cpu_moe; }))
         .variable("LLAMA_ARG_CPU_MOE")
-        .initially("off")
-        .on_cpu(),
+        .initially("off"),
     option({"-ncmoe", "--n-cpu-moe"}, "N[:first|:last|:even]",
            "Keep the experts of N blocks that have experts on the CPU.", apply_n_cpu_moe)
         .variable("LLAMA_ARG_N_CPU_MOE")
-        .initially("0")
-        .on_cpu(),
+        .initially("0"),
     option({"-ncffn", "--n-cpu-ffn"}, "N", "Keep the dense feed-forward weights of the first N such blocks on the CPU.",
-           [](Target&, const Argument& argument) { (void)to_integer(argument, argument.value(), 0, kMaxInt); })
+           whole(
+               [](Settings& s) -> auto& { return s.placement.n_cpu_ffn; }, 0))
         .variable("LLAMA_ARG_N_CPU_FFN")
-        .initially("0")
-        .on_cpu(),
-    option({"-fit", "--fit"}, "on|off|explain", "Choose the placement by itself; bare: on.")
+        .initially("0"),
+    option({"-fit", "--fit"}, "on|off|explain",
+           "Choose what was left open of placement and context, for the shortest modelled step; bare: on; explain: say "
+           "why.",
+           apply_fit)
         .words({"on", "off", "explain", "true", "false", "0", "1"})
         .variable("LLAMA_ARG_FIT")
-        .initially("on without -ngl and -ot")
-        .on_cpu(),
+        .initially("on without -ngl and -ot"),
     option({"-fitt", "--fit-margin", "--fit-target"}, "MIB,...", "Memory that --fit leaves free per GPU.",
-           check_numbers)
+           apply_fit_margins)
         .variable("LLAMA_ARG_FIT_TARGET")
-        .initially("1024")
-        .on_cpu(),
+        .initially("1024"),
     option({"-fitc", "--fit-ctx"}, "N", "Smallest context that --fit may choose.",
-           [](Target&, const Argument& argument) { (void)to_integer(argument, argument.value(), 0, kMaxInt); })
+           whole(
+               [](Settings& s) -> auto& { return s.placement.fit_context; }, 0))
         .variable("LLAMA_ARG_FIT_CTX")
-        .initially("4096")
-        .on_cpu(),
-    option({"-gfm", "--gpu-fit-margin"}, "GPU,MIB,...", "Memory that --fit leaves free on single GPUs.", check_numbers)
-        .on_cpu(),
+        .initially("4096"),
+    option({"-gfm", "--gpu-fit-margin"}, "GPU,MIB,...", "Memory that --fit leaves free on single GPUs.",
+           apply_gpu_margins),
+    option({"-fitp", "--fit-print"}, "on|off", "Print the memory per device instead of flags.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.fit_print = to_tristate(argument, argument.value(), false) == Tristate::on;
+           })
+        .variable("LLAMA_ARG_FIT_ESTIMATE")
+        .initially("off")
+        .used_by(kFitParams),
     option({"-kvo", "--kv-offload"}, "", "KV cache on the GPUs of its layers.",
            toggle([](Settings& s) -> auto& { return s.placement.kv_offload; }))
         .negative({"-nkvo", "--no-kv-offload"})
         .variable("LLAMA_ARG_KV_OFFLOAD")
-        .initially("on")
-        .on_cpu(),
+        .initially("on"),
     option({"--op-offload"}, "", "Compute big batches on the GPU although the weights are in host memory.",
            toggle([](Settings& s) -> auto& { return s.placement.op_offload; }))
         .negative({"--no-op-offload"})

@@ -12,7 +12,6 @@
 #include "common/args/table.h"
 #include "common/log/log.h"
 #include "common/log/standard_output.h"
-#include "ggml/cuda.h"
 
 namespace common {
 namespace {
@@ -93,18 +92,6 @@ void Parsing::finish() {
   check_settings(tool_, given_, target_);
 }
 
-void list_devices() {
-  const ggml::CudaDevices cuda = ggml::find_cuda_devices();
-  std::fputs("Available devices:\n", stdout);
-  for (const std::unique_ptr<ggml::Device>& device : cuda.devices) {
-    const ggml::DeviceMemory memory = device->memory();
-    std::printf("  %s: %s (%llu MiB, %llu MiB free)\n", device->name().c_str(), device->description().c_str(),
-                static_cast<unsigned long long>(memory.total >> 20),
-                static_cast<unsigned long long>(memory.free >> 20));
-  }
-  if (cuda.devices.empty()) std::fputs("  (none)\n", stdout);
-}
-
 /// Hands the resolved command line to CLI11: a CLI option per row that occurs, called back in the order of the line.
 void run_cli(const std::vector<Occurrence>& occurrences, Parsing& parsing) {
   CLI::App app;
@@ -154,6 +141,16 @@ std::string_view tool_name(Tool tool) noexcept {
       return "llama-gguf";
     case Tool::gguf_synth:
       return "llama-gguf synth";
+    case Tool::gguf_split:
+      return "llama-gguf-split";
+    case Tool::quantize:
+      return "llama-quantize";
+    case Tool::imatrix:
+      return "llama-imatrix";
+    case Tool::perplexity:
+      return "llama-perplexity";
+    case Tool::fit_params:
+      return "llama-fit-params";
   }
   return {};
 }
@@ -180,12 +177,8 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
   }
   run_cli(line.occurrences, parsing);
   parsing.finish();
-  if (parsed.settings.model.list_devices) {
-    list_devices();
-    parsed.action = Action::exit_success;
-    return parsed;
-  }
-  if (!options.require_model || parsed.settings.model.list_architectures) return parsed;
+  const ModelSettings& model = parsed.settings.model;
+  if (!options.require_model || model.list_architectures || model.list_devices) return parsed;
   check_model_given(tool, parsed.settings);
   return parsed;
 }

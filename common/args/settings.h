@@ -92,15 +92,40 @@ struct CacheSettings {
   int n_keep = 0;  // tokens kept on a context shift; -1 all
 };
 
-/// Which tensor goes where. On a machine without a GPU everything is on the CPU already; the rules are checked all the
-/// same.
+/// --sim-device: a device that is not there.
+struct SimulatedDevice {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::optional<double> bandwidth;  // bytes/s of its memory
+  std::optional<double> link;       // bytes/s to the host
+  std::vector<std::string> lacks;   // ops and types
+};
+
+enum class SplitMode : std::uint8_t { none, layer };
+/// Which blocks --n-cpu-moe means.
+enum class ExpertBlocks : std::uint8_t { automatic, first, last, even };
+enum class Fit : std::uint8_t { automatic, off, on, explain };
+enum class DryRun : std::uint8_t { off, table, json };
+
+/// Which tensor goes where.
 struct PlacementSettings {
   std::optional<int> n_gpu_layers;                                // std::numeric_limits<int>::max() = all
   std::vector<std::pair<std::string, std::string>> tensor_rules;  // -ot PATTERN=BUFFER, in the order given
   bool cpu_moe = false;
   int n_cpu_moe = 0;
+  ExpertBlocks n_cpu_moe_blocks = ExpertBlocks::automatic;
+  int n_cpu_ffn = 0;
+  SplitMode split_mode = SplitMode::layer;
   std::vector<float> tensor_split;
-  int main_gpu = 0;
+  std::optional<int> main_gpu;                      // in the list of devices; negative: no GPU
+  std::optional<std::vector<std::string>> devices;  // -dev; empty: the CPU only
+  std::vector<SimulatedDevice> simulated;
+  Fit fit = Fit::automatic;                      // automatic: on without -ngl and -ot
+  std::vector<int> fit_margins_mib = {1024};     // per GPU; one for all
+  std::vector<std::pair<int, int>> gpu_margins;  // -gfm: GPU, MiB
+  int fit_context = 4096;
+  DryRun dry_run = DryRun::off;
+  bool fit_print = false;  // llama-fit-params: memory per device instead of flags
   bool kv_offload = true;
   bool op_offload = true;
 };
@@ -193,7 +218,8 @@ struct ServerSettings {
 
 /// What llama-cli, llama-tokenize and the server's defaults share about the prompt.
 struct PromptSettings {
-  std::string prompt;  // -p, -f or -bf, escapes processed
+  std::string prompt;       // -p, -f or -bf, escapes processed
+  std::string prompt_file;  // -f
   std::string system_prompt;
   int n_predict = -1;  // -1 unlimited, -2 until the context is full
   bool escape = true;
@@ -254,6 +280,62 @@ struct SynthSettings {
   bool sparse = false;    // header only; the data are a hole
 };
 
+/// llama-gguf-split IN OUT
+struct GgufSplitSettings {
+  std::vector<std::string> files;
+  bool merge = false;
+  std::optional<int> max_tensors;          // of a part; nothing: 128, or no bound when max_bytes is set
+  std::optional<std::uint64_t> max_bytes;  // of a part
+  bool tensors_in_first = true;            // false: the first part holds metadata only
+  bool dry_run = false;
+  bool delete_splits = false;  // --merge: remove the parts once the file is there
+};
+
+/// llama-quantize IN [OUT] TYPE [NTHREADS]
+struct QuantizeSettings {
+  std::vector<std::string> words;
+  bool allow_requantize = false;
+  bool leave_output_tensor = false;
+  bool pure = false;
+  bool keep_split = false;
+  bool dry_run = false;
+  std::string imatrix;
+  bool hide_imatrix = false;
+  bool ignore_imatrix_rules = false;
+  std::vector<std::string> include_weights, exclude_weights;
+  std::optional<ggml::DType> output_type, token_embedding_type, per_layer_embedding_type, router_type;
+  std::vector<std::pair<std::string, ggml::DType>> type_rules;  // regular expression, type; the first match counts
+  std::vector<std::string> type_rule_files;
+  std::vector<std::pair<std::string, ggml::DType>> role_types;  // part of a tensor's name, type
+  std::vector<int> pruned_layers;
+  std::string rules;  // whose mixture rules: llama.cpp, ik_llama.cpp; empty: by file type
+};
+
+/// llama-imatrix
+struct ImatrixSettings {
+  std::string output;  // empty: imatrix.gguf
+  std::optional<bool> legacy_format;
+  int output_frequency = 10;  // chunks between writes
+  int save_frequency = 0;     // chunks between copies that are kept; 0: none
+  bool process_output = false;
+  bool perplexity = true;
+  int first_chunk = 0;
+  std::vector<std::string> inputs;
+  bool show_statistics = false;
+  bool parse_special = false;
+};
+
+/// llama-perplexity; --chunks is llama-imatrix's too.
+struct PerplexitySettings {
+  int chunks = -1;  // -1: all
+  int stride = 0;
+  int output_type = 0;
+  std::string logits_file;  // --kl-divergence-base: written, or read with --kl-divergence
+  bool kl_divergence = false;
+  bool hellaswag = false, winogrande = false, multiple_choice = false;
+  int hellaswag_tasks = 400, winogrande_tasks = 0, multiple_choice_tasks = 0;  // 0: all
+};
+
 struct LogSettings {
   bool disabled = false;
   std::string file;
@@ -280,6 +362,10 @@ struct Settings {
   grid::Grid grid;
   GgufSettings gguf;
   SynthSettings synth;
+  GgufSplitSettings gguf_split;
+  QuantizeSettings quantize;
+  ImatrixSettings imatrix;
+  PerplexitySettings perplexity;
   LogSettings log;
 };
 

@@ -21,6 +21,10 @@ std::vector<Option> build_table() {
   add_bench_options(table);
   add_grid_options(table);
   add_gguf_options(table);
+  add_gguf_split_options(table);
+  add_quantize_options(table);
+  add_imatrix_options(table);
+  add_perplexity_options(table);
   add_foreign_options(table);
   return table;
 }

@@ -38,6 +38,10 @@ void add_speculative_options(std::vector<Option>& table);  // options_speculativ
 void add_bench_options(std::vector<Option>& table);        // options_bench.cpp
 void add_grid_options(std::vector<Option>& table);         // options_grid.cpp
 void add_gguf_options(std::vector<Option>& table);         // options_gguf.cpp
+void add_gguf_split_options(std::vector<Option>& table);   // options_gguf_split.cpp
+void add_quantize_options(std::vector<Option>& table);     // options_quantize.cpp
+void add_imatrix_options(std::vector<Option>& table);      // options_imatrix.cpp
+void add_perplexity_options(std::vector<Option>& table);   // options_perplexity.cpp
 void add_log_options(std::vector<Option>& table);          // options_log.cpp
 void add_foreign_options(std::vector<Option>& table);      // options_foreign.cpp
 

@@ -18,8 +18,9 @@ using testing::parse_line;
 
 /// One of these satisfies any option that takes a value.
 std::vector<std::string> candidates(const std::string& file) {
-  return {"1",   "on",  "none",      "f16",      "layer",  "numactl", "exps=CPU", "a=int:1", "{}", "5+1",
-          "0-1", "6,0", "MUL_MAT,0", "fusion=1", "linear", "md",      "text",     "0",       "/x", file};
+  return {"1",   "on",    "none", "f16",       "layer",     "numactl",    "exps=CPU", "a=int:1", "{}",
+          "5+1", "0-1",   "6,0",  "MUL_MAT,0", "fusion=1",  "linear",     "md",       "text",    "0",
+          "/x",  "x=f16", "1M",   "gguf",      "llama.cpp", "CUDA9:1GiB", file};
 }
 
 enum class Outcome { accepted, refused, ill_typed };
@@ -80,8 +81,9 @@ class Table : public ::testing::Test {
   tandem::TempDir folder_;
 };
 
-constexpr std::array<Tool, kToolCount> kTools = {Tool::server, Tool::cli,  Tool::sweep_bench, Tool::tokenize,
-                                                 Tool::bench,  Tool::gguf, Tool::gguf_synth};
+constexpr std::array<Tool, kToolCount> kTools = {Tool::server,   Tool::cli,     Tool::sweep_bench, Tool::tokenize,
+                                                 Tool::bench,    Tool::gguf,    Tool::gguf_synth,  Tool::gguf_split,
+                                                 Tool::quantize, Tool::imatrix, Tool::perplexity,  Tool::fit_params};
 
 TEST_F(Table, NoTwoRowsOfOneProgramShareASpelling) {
   for (const Tool tool : kTools) {

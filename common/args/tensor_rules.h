@@ -13,11 +13,8 @@ using TensorRule = std::pair<std::string, std::string>;
 
 /// The rules of one -ot value, in order. Splits at every comma; in an item the first `=` separates.
 ///
-/// Throws ggml::Error for an item without `=` (saying so when a comma inside a pattern cut it off), a pattern that does
-/// not compile (position and reason), and a buffer type that does not exist (listing those that do).
+/// Throws ggml::Error for an item without `=` (saying so when a comma inside a pattern cut it off) and a pattern that
+/// does not compile (position and reason). Whether the buffer type exists is seen when the devices are known.
 [[nodiscard]] std::vector<TensorRule> parse_tensor_rules(const Argument& argument);
-
-/// Names of the buffer types that weights can be placed in, sorted.
-[[nodiscard]] std::vector<std::string> buffer_types();
 
 }  // namespace common

@@ -1,22 +1,55 @@
 #include "common/setup/run_tool.h"
 
+#include <cstdio>
 #include <exception>
 #include <new>
+#include <string_view>
 
 #include "common/log/standard_output.h"
+#include "common/setup/planned_run.h"
+#include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
 namespace common {
+namespace {
+
+constexpr int kDoesNotFit = 2;
+
+int run_or_plan(Tool tool, const Settings& settings, int (*run)(const Settings& settings)) {
+  constexpr int kVerbose = 4;
+  if (settings.model.list_devices) {
+    print_devices(settings, settings.log.verbosity >= kVerbose);
+    return 0;
+  }
+  // llama-bench has a plan for each of its tests.
+  if (settings.placement.dry_run == DryRun::off || tool == Tool::bench) return run(settings);
+  return print_plan(plan_run(settings, sequences_of(tool, settings)), settings);
+}
+
+void report(const ggml::Error& error) {
+  // Errors about options are whole lines, as those that the parser finds.
+  if (std::string_view(error.what()).starts_with("error")) {
+    std::fprintf(stderr, "%s\n", error.what());
+    if (!error.hint().empty()) std::fprintf(stderr, "%s\n", error.hint().c_str());
+    return;
+  }
+  ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+}
+
+}  // namespace
 
 int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Settings& settings)) {
   const Parsed parsed = parse_or_exit(tool, argc, argv);
   try {
-    const int status = run(parsed.settings);
+    const int status = run_or_plan(tool, parsed.settings, run);
     flush_standard_output();
     return status;
+  } catch (const DoesNotFit& error) {
+    report(error);
+    return kDoesNotFit;
   } catch (const ggml::Error& error) {
-    ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
+    report(error);
   } catch (const std::bad_alloc&) {
     ggml::logf(ggml::LogLevel::error, "out of memory");
   } catch (const std::exception& error) {

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "common/args/build_info.h"
 #include "common/log/log.h"
 #include "common/log/progress.h"
-#include "common/setup/card.h"
+#include "common/setup/planned_run.h"
 #include "ggml/error.h"
+#include "ggml/kv_layout.h"
 #include "ggml/log.h"
 
 namespace common {
@@ -44,6 +46,13 @@ llama::LoadMode as_load_mode(LoadMode mode) {
   return llama::LoadMode::mmap;
 }
 
+/// `n_ctx` cells, or so many more that each sequence's share is a whole number of blocks.
+int whole_blocks_per_sequence(std::int64_t n_ctx, std::int64_t n_seq) {
+  const std::int64_t unit = n_seq * ggml::kKvBlockTokens;
+  const std::int64_t cells = (n_ctx + unit - 1) / unit * unit;
+  return static_cast<int>(std::min<std::int64_t>(cells, std::numeric_limits<int>::max()));  // the context refuses that
+}
+
 void copy_rope(const RopeSettings& rope, llama::ContextParams& params) {
   params.rope_freq_base = rope.freq_base;
   params.rope_freq_scale = rope.freq_scale;
@@ -68,7 +77,6 @@ ThreadCounts thread_counts(const Settings& settings) {
 }
 
 std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
-  if (std::unique_ptr<ggml::Device> card = choose_card(settings)) return card;
   ggml::CpuOptions options;
   const ThreadCounts threads = thread_counts(settings);
   options.n_threads = threads.decode;
@@ -79,7 +87,13 @@ std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
   return ggml::make_cpu_device(options);
 }
 
-std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device) {
+std::vector<llama::KvOverride> metadata_overrides(const Settings& settings) {
+  std::vector<llama::KvOverride> out;
+  for (const MetadataOverride& given : settings.model.overrides) out.push_back(as_override(given));
+  return out;
+}
+
+llama::ModelParams model_params(const Settings& settings) {
   if (settings.model.path.empty()) {
     throw Error(ErrorCode::invalid_argument, "no model was given", "pass a GGUF file with -m FILE");
   }
@@ -88,22 +102,43 @@ std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device&
   params.load_mode = as_load_mode(settings.model.load_mode);
   params.lock_memory = settings.model.lock_memory;
   params.check_tensors = settings.model.check_tensors;
-  for (const MetadataOverride& given : settings.model.overrides) params.kv_overrides.push_back(as_override(given));
-
-  std::unique_ptr<Progress> progress;
-  return llama::Model::load(params, device, [&](std::uint64_t done, std::uint64_t total) {
-    if (progress == nullptr) {
-      progress = std::make_unique<Progress>("loading", static_cast<std::int64_t>(total), Progress::Unit::bytes);
-    }
-    progress->update(static_cast<std::int64_t>(done));
-    return true;
-  });
+  params.kv_overrides = metadata_overrides(settings);
+  return params;
 }
 
-llama::ContextParams context_params(const Settings& settings, const llama::Model& model, int n_seq) {
+namespace {
+
+/// A callback that draws a progress bar.
+llama::LoadProgress loading_bar() {
+  return [bar = std::shared_ptr<Progress>()](std::uint64_t done, std::uint64_t total) mutable {
+    if (bar == nullptr)
+      bar = std::make_shared<Progress>("loading", static_cast<std::int64_t>(total), Progress::Unit::bytes);
+    bar->update(static_cast<std::int64_t>(done));
+    return true;
+  };
+}
+
+}  // namespace
+
+std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device) {
+  return llama::Model::load(model_params(settings), device, loading_bar());
+}
+
+std::unique_ptr<llama::Model> load_model(const Settings& settings, const PlannedRun& run) {
+  return llama::Model::load(model_params(settings), run.machine->pointers(), run.plan(), loading_bar());
+}
+
+int sequences_of(Tool tool, const Settings& settings) {
+  constexpr int kSlots = 4;
+  return tool == Tool::server ? settings.context.n_parallel.value_or(kSlots) : 1;
+}
+
+llama::ContextParams context_params(const Settings& settings, const llama::ModelInfo& info, int n_seq) {
   llama::ContextParams params;
   params.n_ctx = settings.context.n_ctx.value_or(0);
-  if (params.n_ctx <= 0) params.n_ctx = model.info().n_ctx_train;
+  if (params.n_ctx <= 0) params.n_ctx = info.n_ctx_train;
+  // With a share that is not whole blocks, the last slots to fill up would find no block left.
+  if (n_seq > 1 && !settings.cache.unified) params.n_ctx = whole_blocks_per_sequence(params.n_ctx, n_seq);
   params.n_batch = settings.context.n_batch;
   params.n_ubatch = settings.context.n_ubatch;
   params.n_seq_max = n_seq;

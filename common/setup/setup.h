@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/args/args.h"
 #include "common/args/settings.h"
 #include "ggml/cpu.h"
 #include "llama/context.h"
@@ -14,8 +15,10 @@
 /// From what the user said to running objects: the same steps in every executable.
 namespace common {
 
-/// The card that computes the whole model (choose_card), else the CPU device with the threads, affinity and ISA level
-/// that were asked for. Throws Error (unknown or missing ISA level).
+struct PlannedRun;  // planned_run.h
+
+/// The CPU device with the threads, affinity and ISA level that were asked for. Throws Error (unknown or missing ISA
+/// level).
 [[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
 
 /// The threads that decode and prompt steps run on; an unset count is the number of cores.
@@ -24,11 +27,26 @@ struct ThreadCounts {
 };
 [[nodiscard]] ThreadCounts thread_counts(const Settings& settings);
 
-/// Loads the model of -m with a progress bar on stderr. Throws Error(invalid_argument) when no model was given.
-[[nodiscard]] std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device);
+/// --override-kv, as the model reads it.
+[[nodiscard]] std::vector<llama::KvOverride> metadata_overrides(const Settings& settings);
 
-/// Context parameters for `n_seq` sequences; an unset context size becomes the model's training context.
-[[nodiscard]] llama::ContextParams context_params(const Settings& settings, const llama::Model& model, int n_seq);
+/// How the model of -m is to be read. Throws Error(invalid_argument) when none was given.
+[[nodiscard]] llama::ModelParams model_params(const Settings& settings);
+
+/// Loads the model of -m with a progress bar on stderr: on one device, or as a run was planned.
+[[nodiscard]] std::unique_ptr<llama::Model> load_model(const Settings& settings, ggml::Device& device);
+[[nodiscard]] std::unique_ptr<llama::Model> load_model(const Settings& settings, const PlannedRun& run);
+
+/// Sequences that a program keeps at a time: the server's slots; elsewhere one.
+[[nodiscard]] int sequences_of(Tool tool, const Settings& settings);
+
+/// Context parameters for `n_seq` sequences; an unset context size becomes the model's training context. Sequences that
+/// do not share the context get whole blocks of it each.
+[[nodiscard]] llama::ContextParams context_params(const Settings& settings, const llama::ModelInfo& info, int n_seq);
+[[nodiscard]] inline llama::ContextParams context_params(const Settings& settings, const llama::Model& model,
+                                                         int n_seq) {
+  return context_params(settings, model.info(), n_seq);
+}
 
 /// The request defaults: the command line where it spoke, then the model file's general.sampling.*, then ours.
 [[nodiscard]] llama::SamplingParams sampling_params(const SamplingSettings& settings, const llama::Model& model);

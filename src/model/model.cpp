@@ -176,13 +176,23 @@ void Model::place_outline(const Plan& plan) {
   std::deque<ggml::Weight>& weights = impl_->weights.tensors;
   TANDEM_ASSERT(plan.tensors.size() == weights.size(), "the plan was made from another model");
   const WeightPlaces places(plan, impl_->weights);
+  const bool mapped = std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const TensorPlan& tensor) {
+    return !tensor.places.empty() && tensor.places.front().kind == ggml::BufferKind::mapping;
+  });
   for (ggml::Weight& weight : weights) {
     weight.placements.clear();
-    for (const ggml::DeviceId device : places.of(weight)) {
-      ggml::Placement placement;
+    const std::vector<ggml::DeviceId>& devices = places.of(weight);
+    // The loader leaves the pages of the file, which the CPU can fall back on.
+    const bool planned = std::find(devices.begin(), devices.end(), ggml::DeviceId(0)) != devices.end();
+    if (!planned && (mapped || places.is_read_by_host(weight))) {
+      ggml::Placement& host = weight.placements.emplace_back();
+      host.kind = ggml::BufferKind::mapping;
+      host.role = ggml::PlacementRole::cache;
+    }
+    for (const ggml::DeviceId device : devices) {
+      ggml::Placement& placement = weight.placements.emplace_back();
       placement.device = device;
       placement.kind = device.v == 0 ? ggml::BufferKind::mapping : ggml::BufferKind::device;
-      weight.placements.push_back(placement);
     }
   }
 }

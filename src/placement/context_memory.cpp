@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "decode/segments.h"
 #include "ggml/log.h"
 #include "model/hparams.h"
+#include "model/weights.h"
 #include "placement/counting_device.h"
 
 namespace llama {
@@ -78,25 +78,37 @@ class Measurer {
  private:
   [[nodiscard]] std::vector<DeviceUse> measure(const Plan& plan, int n_ctx) {
     const QuietLog quiet;
+    outline_.place_outline(plan);
+    std::vector<std::unique_ptr<CountingDevice>> counting;
+    std::vector<ggml::Device*> borrowed;
+    for (ggml::Device* device : devices_)
+      borrowed.push_back(counting.emplace_back(std::make_unique<CountingDevice>(*device)).get());
+    const Context context(outline_, borrowed, plan, with_context(params_, outline_.hparams(), n_ctx));
     const std::vector<std::uint64_t> kv = kv_per_layer(n_ctx);
-    const std::uint64_t all_kv = std::accumulate(kv.begin(), kv.end(), std::uint64_t{0});
     std::vector<DeviceUse> use(devices_.size());
     for (std::size_t d = 0; d < use.size(); ++d) {
-      if (!is_used(plan, d)) continue;
-      CountingDevice counting(*devices_[d]);
-      { const Context context(outline_, counting, with_context(params_, outline_.hparams(), n_ctx)); }
-      use[d].arenas = counting.device_bytes() - std::min(all_kv, counting.device_bytes());
+      std::uint64_t cache = 0;
+      for (std::size_t i = 0; i < kv.size(); ++i)
+        if (static_cast<std::size_t>(plan.kv_device[i].v) == d) cache += kv[i];
+      use[d].arenas = counting[d]->device_bytes() - std::min(cache, counting[d]->device_bytes());
       // Host memory that belongs to a device's work is the CPU's all the same.
-      use[0].staging = std::max(use[0].staging, counting.host_bytes());
-      use[d].overhead = descriptions_[d].overhead_bytes;
+      use[0].staging += counting[d]->host_bytes();
+      use[d].weights = copied_bytes(plan, d);
+      if (counting[d]->device_bytes() + plan.use[d].weights > 0) use[d].overhead = descriptions_[d].overhead_bytes;
     }
     return use;
   }
 
-  [[nodiscard]] static bool is_used(const Plan& plan, std::size_t device) {
-    const auto is_it = [&](ggml::DeviceId id) { return static_cast<std::size_t>(id.v) == device; };
-    return device == 0 || is_it(plan.output_device) || plan.use[device].weights > 0 ||
-           std::any_of(plan.layer_device.begin(), plan.layer_device.end(), is_it);
+  /// Weights that a device gets beside those of the plan: biases with their matrices, and the like.
+  [[nodiscard]] std::uint64_t copied_bytes(const Plan& plan, std::size_t device) const {
+    if (device == 0) return 0;
+    constexpr std::uint64_t kAlign = 256;
+    std::uint64_t bytes = 0;
+    for (const ggml::Weight& weight : outline_.weights().tensors)
+      for (const ggml::Placement& placement : weight.placements)
+        if (static_cast<std::size_t>(placement.device.v) == device)  // never the pages of the file: those are the CPU's
+          bytes += (devices_[device]->weight_bytes(weight.type, weight.shape) + kAlign - 1) / kAlign * kAlign;
+    return bytes - std::min(bytes, plan.use[device].weights);
   }
 
   Model& outline_;

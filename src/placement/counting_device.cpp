@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -13,7 +14,8 @@ namespace {
 
 class AddressSpace final : public ggml::Buffer {
  public:
-  AddressSpace(std::size_t bytes, ggml::BufferKind kind) : bytes_(bytes), kind_(kind) {
+  AddressSpace(std::size_t bytes, ggml::BufferKind kind, std::shared_ptr<CountingDevice::Counts> counts)
+      : bytes_(bytes), kind_(kind), counts_(std::move(counts)) {
     void* map = mmap(nullptr, std::max<std::size_t>(bytes, 1), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
@@ -21,8 +23,12 @@ class AddressSpace final : public ggml::Buffer {
                         ggml::strf("planning: %zu bytes are more than this process can address", bytes),
                         "use a smaller context (-c)");
     data_ = static_cast<std::byte*>(map);
+    count() += bytes;
   }
-  ~AddressSpace() override { munmap(data_, std::max<std::size_t>(bytes_, 1)); }
+  ~AddressSpace() override {
+    munmap(data_, std::max<std::size_t>(bytes_, 1));
+    count() -= bytes_;
+  }
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
@@ -31,16 +37,18 @@ class AddressSpace final : public ggml::Buffer {
   [[nodiscard]] ggml::BufferKind kind() const noexcept override { return kind_; }
 
  private:
+  [[nodiscard]] std::uint64_t& count() { return kind_ == ggml::BufferKind::device ? counts_->device : counts_->host; }
+
   std::size_t bytes_;
   ggml::BufferKind kind_;
+  std::shared_ptr<CountingDevice::Counts> counts_;
   std::byte* data_ = nullptr;
 };
 
 }  // namespace
 
 std::unique_ptr<ggml::Buffer> CountingDevice::allocate(std::size_t bytes, ggml::BufferKind kind) {
-  (kind == ggml::BufferKind::device ? device_bytes_ : host_bytes_) += bytes;
-  return std::make_unique<AddressSpace>(bytes, kind);
+  return std::make_unique<AddressSpace>(bytes, kind, counts_);
 }
 
 }  // namespace llama

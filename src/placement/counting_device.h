@@ -13,8 +13,13 @@ class CountingDevice final : public ggml::Device {
  public:
   explicit CountingDevice(ggml::Device& behind) : behind_(behind) {}
 
-  [[nodiscard]] std::uint64_t device_bytes() const { return device_bytes_; }
-  [[nodiscard]] std::uint64_t host_bytes() const { return host_bytes_; }
+  /// What is allocated at present.
+  [[nodiscard]] std::uint64_t device_bytes() const { return counts_->device; }
+  [[nodiscard]] std::uint64_t host_bytes() const { return counts_->host; }
+
+  struct Counts {
+    std::uint64_t device = 0, host = 0;
+  };
 
   [[nodiscard]] const std::string& name() const noexcept override { return behind_.name(); }
   [[nodiscard]] const std::string& description() const noexcept override { return behind_.description(); }
@@ -28,13 +33,14 @@ class CountingDevice final : public ggml::Device {
   [[nodiscard]] bool memory_is_host() const noexcept override { return behind_.memory_is_host(); }
   std::unique_ptr<ggml::Executor> make_executor() override { return behind_.make_executor(); }
   std::unique_ptr<ggml::Buffer> allocate(std::size_t bytes, ggml::BufferKind kind) override;
+  [[nodiscard]] std::string details() const override { return behind_.details(); }
   // Nothing that was allocated here has contents.
   void copy(std::byte* dst, const std::byte* src, std::size_t bytes) override {}
   void clear(std::byte* dst, std::size_t bytes) override {}
 
  private:
   ggml::Device& behind_;
-  std::uint64_t device_bytes_ = 0, host_bytes_ = 0;
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
 };
 
 }  // namespace llama

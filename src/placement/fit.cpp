@@ -39,6 +39,7 @@ class Fitter {
     base_ = place(model_, devices_, rules_);
     collect_units();
     const int n_ctx = choose_context();
+    if (devices_.size() == 1) return {rules_, n_ctx, {}};
     measure(base_.plan, n_ctx);
     Assignment best;
     // What the context needs beside the cache depends a little on the placement: measured again, until it fits.
@@ -212,8 +213,9 @@ Assignment Fitter::solve_rules(int n_ctx, bool without_cpu) {
 int Fitter::choose_context() {
   if (!request_.choose_context) return request_.n_ctx;
   const int least = std::min(request_.least_context, request_.n_ctx);
+  // What is needed beside the cache hardly depends on the context, and grows with it.
+  measure(base_.plan, request_.n_ctx);
   const auto all_fits = [&](int n_ctx) {
-    measure(base_.plan, n_ctx);
     if (devices_.size() == 1) {
       Plan plan = base_.plan;
       add_context_use(memory_, n_ctx, plan);
@@ -245,6 +247,7 @@ PlacementRules Fitter::rules_from(const Assignment& assignment) const {
     const int device = assignment[u++];
     if (device != body) experts[static_cast<std::size_t>(device)].push_back(layer);
   }
+  if (!rules.n_gpu_layers) rules.layer_origin = "--fit";
   rules.n_gpu_layers = model_.n_layer + 1 - counts[0];
   if (devices_.size() > 2 && rules.split_mode == SplitMode::layer && !has_split(rules_))
     rules.tensor_split.assign(counts.begin() + 1, counts.end());

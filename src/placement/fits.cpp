@@ -72,6 +72,7 @@ void add_context_use(const ContextMemory& memory, int n_ctx, Plan& plan) {
   const std::vector<DeviceUse> beside = memory.beside(plan, n_ctx);
   for (std::size_t d = 0; d < plan.use.size(); ++d) {
     plan.use[d].kv = 0;
+    plan.use[d].weights += beside[d].weights;
     plan.use[d].arenas = beside[d].arenas;
     plan.use[d].staging = beside[d].staging;
     plan.use[d].overhead = beside[d].overhead;

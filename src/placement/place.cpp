@@ -61,6 +61,7 @@ class Placer {
     collect_movers();
     for (const PlanTensor& tensor : model_.tensors) place_tensor(tensor);
     report_rules();
+    report_torn_layers();
     return std::move(result_);
   }
 
@@ -76,6 +77,7 @@ class Placer {
   void place_by_use(const PlanTensor& tensor, TensorPlan& entry);
   [[nodiscard]] BufferType home(DeviceId device) const;
   void report_rules();
+  void report_torn_layers();
 
   const PlanModel& model_;
   const PlacementRules& rules_;
@@ -84,6 +86,7 @@ class Placer {
 };
 
 std::string Placer::layer_rule() const {
+  if (!rules_.layer_origin.empty()) return rules_.layer_origin;
   if (!rules_.n_gpu_layers) return "default";
   return *rules_.n_gpu_layers == kAllLayers ? "-ngl all" : strf("-ngl %d", *rules_.n_gpu_layers);
 }
@@ -269,6 +272,27 @@ void Placer::report_rules() {
       line += strf("; %d more are taken by an earlier rule, first by %s", rule.n_shadowed, rule.shadower.c_str());
     result_.notes.push_back(std::move(line));
   }
+}
+
+/// Layers whose gate, up and down matrices are not on one device.
+void Placer::report_torn_layers() {
+  std::vector<DeviceId> device(static_cast<std::size_t>(model_.n_layer), DeviceId(-1));
+  std::vector<int> torn;
+  for (std::size_t i = 0; i < model_.tensors.size(); ++i) {
+    const PlanTensor& tensor = model_.tensors[i];
+    if (!(tensor.expert || tensor.dense_ffn) || !tensor.name.ends_with(".weight")) continue;
+    const DeviceId here = plan().tensors[i].places.front().device;
+    DeviceId& before = device[static_cast<std::size_t>(tensor.layer)];
+    if (before.valid() && before != here && (torn.empty() || torn.back() != tensor.layer)) torn.push_back(tensor.layer);
+    before = here;
+  }
+  if (torn.empty()) return;
+  std::sort(torn.begin(), torn.end());
+  torn.erase(std::unique(torn.begin(), torn.end()), torn.end());
+  result_.notes.push_back(
+      strf("feed-forward of layers %s: its tensors lie on several devices; each projection runs where "
+           "its tensor is, and only activations cross",
+           ranges_text(torn).c_str()));
 }
 
 }  // namespace

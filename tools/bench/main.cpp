@@ -1,9 +1,13 @@
 // llama-bench: speed of prompt and generation over a grid of settings.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "ggml/log.h"
 #include "grid.h"
@@ -12,7 +16,24 @@
 
 namespace {
 
+/// --dry-run: a plan for each placement of the grid.
+int print_plans(const common::Settings& settings) {
+  int status = 0;
+  std::vector<std::string> seen;
+  for (const bench::Test& test : bench::expand(bench::with_defaults(settings.grid))) {
+    const std::string cell = ggml::strf("%s ngl=%d ncmoe=%d ot=%s", test.model.c_str(), test.n_gpu_layers,
+                                        test.n_cpu_moe, test.tensor_rules.c_str());
+    if (std::find(seen.begin(), seen.end(), cell) != seen.end()) continue;
+    seen.push_back(cell);
+    std::fprintf(stderr, "llama-bench: plan for %s\n", cell.c_str());
+    const common::Settings one = bench::settings_of(settings, test);
+    status = std::max(status, common::print_plan(common::plan_run(one, 1), one));
+  }
+  return status;
+}
+
 int run(const common::Settings& settings) {
+  if (settings.placement.dry_run != common::DryRun::off) return print_plans(settings);
   constexpr int kVerbose = 4;  // the log of loading would stand between the results
   if (settings.log.verbosity < kVerbose) ggml::set_log_level(ggml::LogLevel::error);
   const bench::Grid grid = bench::with_defaults(settings.grid);

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "common/args/build_info.h"
+#include "common/args/tensor_rules.h"
 #include "common/setup/setup.h"
 #include "llama/context.h"
 
@@ -64,10 +65,23 @@ std::string utc_now() {
   return text;
 }
 
+/// PATTERN=BUFFER items with ; between them.
+std::vector<common::TensorRule> rules_of(const std::string& group) {
+  std::vector<common::TensorRule> rules;
+  for (std::size_t begin = 0; begin < group.size();) {
+    const std::size_t end = std::min(group.find(';', begin), group.size());
+    const std::string rule = group.substr(begin, end - begin);
+    const std::size_t equals = rule.rfind('=');
+    if (equals != std::string::npos) rules.emplace_back(rule.substr(0, equals), rule.substr(equals + 1));
+    begin = end + 1;
+  }
+  return rules;
+}
+
 }  // namespace
 
-common::Settings Runner::settings_of(const Test& test) const {
-  common::Settings settings = settings_;
+common::Settings settings_of(const common::Settings& given, const Test& test) {
+  common::Settings settings = given;
   settings.model.path = test.model;
   settings.model.lock_memory = test.load_mode == LoadMode::mlock || test.load_mode == LoadMode::mmap_mlock;
   settings.model.load_mode = common::LoadMode::read;
@@ -83,28 +97,33 @@ common::Settings Runner::settings_of(const Test& test) const {
       test.flash_attention == FlashAttention::off ? common::Tristate::off : common::Tristate::on;
   settings.cache.type_k = test.type_k;
   settings.cache.type_v = test.type_v;
+  common::PlacementSettings& placement = settings.placement;
+  placement.n_gpu_layers.reset();
+  if (test.n_gpu_layers >= 0) placement.n_gpu_layers = test.n_gpu_layers;
+  placement.n_cpu_moe = test.n_cpu_moe;
+  placement.tensor_rules = rules_of(test.tensor_rules);
+  // A grid compares what it was told to compare: nothing is chosen unless that was asked for.
+  if (placement.fit == common::Fit::automatic) placement.fit = common::Fit::off;
   return settings;
 }
 
 void Runner::load(const Test& test) {
-  const bool same_device = device_ != nullptr && loaded_.n_threads == test.n_threads && loaded_.poll == test.poll;
-  const bool same_model =
-      model_ != nullptr && same_device && loaded_.model == test.model && loaded_.load_mode == test.load_mode;
-  if (same_model) return;
-  const common::Settings settings = settings_of(test);
-  model_.reset();
-  if (!same_device) {
-    device_.reset();
-    device_ = common::make_device(settings);
-  }
-  model_ = common::load_model(settings, *device_);
+  const bool same_devices =
+      planned_.machine != nullptr && loaded_.n_threads == test.n_threads && loaded_.poll == test.poll;
+  const bool same_model = model_ != nullptr && same_devices && loaded_.model == test.model &&
+                          loaded_.load_mode == test.load_mode && loaded_.n_gpu_layers == test.n_gpu_layers &&
+                          loaded_.n_cpu_moe == test.n_cpu_moe && loaded_.tensor_rules == test.tensor_rules;
+  const common::Settings settings = settings_of(settings_, test);
+  if (!same_model) model_.reset();
+  planned_ = common::plan_run(settings, 1, same_devices ? planned_.machine : nullptr);
+  common::announce(planned_);
+  if (model_ == nullptr) model_ = common::load_model(settings, planned_);
   loaded_ = test;
 }
 
 Result Runner::run(const Test& test) {
   load(test);
-  const common::Settings settings = settings_of(test);
-  llama::Context context(*model_, *device_, common::context_params(settings, *model_, 1));
+  llama::Context context(*model_, planned_.machine->pointers(), planned_.plan(), planned_.context);
   Load work(context);
   if (settings_.model.warmup) {
     if (test.n_prompt > 0) work.prompt(test.n_prompt);
@@ -124,7 +143,7 @@ Result Runner::run(const Test& test) {
   }
   const llama::ModelInfo& info = model_->info();
   result.subject = {.build_commit = std::string(common::build_commit()),
-                    .cpu_info = device_->description(),
+                    .cpu_info = planned_.machine->cpu().description(),
                     .model_type = info.architecture + " " + info.size_label + " " + info.file_type,
                     .build_number = common::build_number(),
                     .model_size = info.file_bytes,

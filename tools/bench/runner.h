@@ -3,11 +3,14 @@
 #include <memory>
 
 #include "common/args/settings.h"
-#include "ggml/device.h"
+#include "common/setup/planned_run.h"
 #include "llama/model.h"
 #include "result.h"
 
 namespace bench {
+
+/// The settings of one test: those that hold for every test with its cell of the grid.
+[[nodiscard]] common::Settings settings_of(const common::Settings& settings, const Test& test);
 
 /// Loads models and runs tests; keeps a model loaded while its settings stay the same.
 class Runner {
@@ -20,11 +23,9 @@ class Runner {
 
  private:
   void load(const Test& test);
-  [[nodiscard]] common::Settings settings_of(const Test& test) const;
-
   const common::Settings& settings_;
   Test loaded_;
-  std::unique_ptr<ggml::Device> device_;
+  common::PlannedRun planned_;
   std::unique_ptr<llama::Model> model_;
 };
 

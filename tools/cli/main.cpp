@@ -8,6 +8,7 @@
 #include "common/grammar/grammar_cache.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/grammar_setup.h"
+#include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "console.h"
@@ -263,10 +264,11 @@ int list_architectures() {
 
 int run(const Settings& settings) {
   if (settings.model.list_architectures) return list_architectures();
-  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
+  const common::PlannedRun planned = common::plan_run(settings, common::sequences_of(common::Tool::cli, settings));
+  common::announce(planned);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
   const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);
-  llama::Context context(*model, *device, common::context_params(settings, *model, 1));
+  llama::Context context(*model, planned.machine->pointers(), planned.plan(), planned.context);
   if (settings.model.warmup) common::warm_up(context);
 
   const Tristate wish = settings.prompt.color;

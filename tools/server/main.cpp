@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <new>
 
@@ -14,11 +13,11 @@
 #include "common/chat/reply_mask.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/grammar_setup.h"
+#include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "engine/engine.h"
 #include "ggml/error.h"
-#include "ggml/kv_layout.h"
 #include "ggml/log.h"
 #include "http/http_server.h"
 
@@ -39,13 +38,6 @@ sigset_t block_signals() {
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error code, not our end
   return set;
-}
-
-/// `n_ctx` cells, or so many more that each slot's share is a whole number of blocks.
-int whole_blocks_per_slot(std::int64_t n_ctx, std::int64_t n_slots) {
-  const std::int64_t unit = n_slots * ggml::kKvBlockTokens;
-  const std::int64_t cells = (n_ctx + unit - 1) / unit * unit;
-  return static_cast<int>(std::min<std::int64_t>(cells, std::numeric_limits<int>::max()));  // the context refuses that
 }
 
 /// Throws Error for a --grammar or --json-schema that is wrong.
@@ -73,27 +65,21 @@ int serve(const common::Settings& settings) {
   if (settings.model.path.empty()) {
     throw ggml::Error(ggml::ErrorCode::invalid_argument, "no model was given", "pass a GGUF file with -m FILE");
   }
+  const int n_slots = common::sequences_of(common::Tool::server, settings);
+  const common::PlannedRun planned = common::plan_run(settings, n_slots);
+  common::announce(planned);
   HttpServer http(settings);
   ggml::logf(ggml::LogLevel::info, "listening on http://%s:%d, loading %s", settings.server.host.c_str(), http.port(),
              settings.model.path.c_str());
 
-  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
   const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);
-
-  const int n_slots = settings.context.n_parallel.value_or(4);
-  llama::ContextParams params = common::context_params(settings, *model, n_slots);
-  const bool unified = settings.cache.unified_given ? settings.cache.unified : !settings.context.n_parallel.has_value();
-  if (!unified) {
-    // Slots take whole blocks: with a share that is none, the last slots to fill up would find no block left.
-    params.n_ctx = whole_blocks_per_slot(params.n_ctx, n_slots);
-  }
-  llama::Context context(*model, *device, params);
+  llama::Context context(*model, planned.machine->pointers(), planned.plan(), planned.context);
   if (settings.model.warmup) common::warm_up(context);
 
   EngineParams engine_params;
   engine_params.n_slots = n_slots;
-  engine_params.n_ctx_slot = unified ? context.params().n_ctx : context.params().n_ctx / n_slots;
+  engine_params.n_ctx_slot = settings.cache.unified ? context.params().n_ctx : context.params().n_ctx / n_slots;
   engine_params.n_predict = settings.prompt.n_predict;
   engine_params.slot_similarity = settings.server.slot_similarity;
   engine_params.context_shift = settings.cache.context_shift;

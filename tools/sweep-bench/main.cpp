@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/args/args.h"
+#include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
@@ -49,9 +50,11 @@ void print_summary(const char* name, std::vector<double> shares) {
 }
 
 int run(const Settings& settings) {
-  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
-  llama::Context context(*model, *device, common::context_params(settings, *model, 1));
+  const common::PlannedRun planned =
+      common::plan_run(settings, common::sequences_of(common::Tool::sweep_bench, settings));
+  common::announce(planned);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
+  llama::Context context(*model, planned.machine->pointers(), planned.plan(), planned.context);
   if (settings.model.warmup) common::warm_up(context);
 
   const common::ThreadCounts threads = common::thread_counts(settings);

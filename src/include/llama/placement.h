@@ -56,7 +56,8 @@ struct PlacementRules {
   std::vector<float> tensor_split;  // per device without the CPU; empty or all zero: by free memory
   int main_gpu = 0;                 // with SplitMode::none, index without the CPU; negative: no device
   bool kv_offload = true;
-  bool mapped = true;  // weights in host memory are the file's pages
+  bool mapped = true;        // weights in host memory are the file's pages
+  std::string layer_origin;  // who chose the layers' devices; empty: the user, with -ngl or its default
 };
 
 /// Where a tensor is used.
@@ -106,11 +107,12 @@ struct Placed {
 /// What a context needs beside the weights. Both functions take the context size in tokens.
 struct ContextMemory {
   std::function<std::vector<std::uint64_t>(int n_ctx)> kv_per_layer;  // bytes of keys and values, or of states
-  /// Per device: arenas, staging and overhead of a context that obeys the plan; the other members are zero.
+  /// Per device: arenas, staging and overhead of a context that obeys the plan, and as `weights` the copies of small
+  /// tensors that lie beside what they are used with.
   std::function<std::vector<DeviceUse>(const Plan& plan, int n_ctx)> beside;
 };
 
-/// Fills in `use` beyond the weights.
+/// Fills in `use` of a plan that place() made.
 void add_context_use(const ContextMemory& memory, int n_ctx, Plan& plan);
 
 /// Bytes that a device lacks for what must be there; weights of the host that are pages of a file can always be read

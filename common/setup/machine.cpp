@@ -1,0 +1,190 @@
+#include "common/setup/machine.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "common/setup/setup.h"
+#include "ggml/cuda.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "ggml/simulated.h"
+
+namespace common {
+namespace {
+
+using ggml::DeviceId;
+using ggml::Error;
+using ggml::ErrorCode;
+using ggml::strf;
+
+// What a device is taken to be able to do where nobody measured or said it. Only the ratios count, and they hardly
+// change a plan: any card reads its memory many times faster than the host's.
+constexpr double kHostBandwidth = 60e9, kCardBandwidth = 1e12, kLink = 25e9;
+constexpr double kHostArithmetic = 4e12, kCardArithmetic = 2e14;
+// Streams, events, captured graphs and library workspaces of a card; its context is there when free memory is asked.
+constexpr std::uint64_t kCardOverhead = std::uint64_t{96} << 20;
+
+constexpr const char* kSimulatedDescription = "simulated device";
+
+llama::PlanDevice describe(const ggml::Device& device) {
+  llama::PlanDevice description;
+  description.name = device.name();
+  const ggml::DeviceMemory memory = device.memory();
+  description.total_bytes = memory.total;
+  description.free_bytes = memory.free;
+  return description;
+}
+
+llama::PlanDevice describe_cpu(const ggml::Device& device, const PlacementSettings& placement) {
+  llama::PlanDevice description = describe(device);
+  description.bandwidth = kHostBandwidth;
+  description.arithmetic = kHostArithmetic;
+  for (const SimulatedDevice& given : placement.simulated) {
+    if (given.name != description.name) continue;
+    if (placement.dry_run == DryRun::off)
+      throw Error(ErrorCode::invalid_argument, "error: --sim-device CPU: the CPU is there and cannot be simulated",
+                  "With --dry-run it says how much host memory to plan for.");
+    description.total_bytes = description.free_bytes = given.bytes;
+    description.bandwidth = given.bandwidth.value_or(kHostBandwidth);
+  }
+  return description;
+}
+
+llama::PlanDevice describe_gpu(const ggml::Device& device, const SimulatedDevice* simulated) {
+  llama::PlanDevice description = describe(device);
+  description.bandwidth = kCardBandwidth;
+  description.link = kLink;
+  description.arithmetic = kCardArithmetic;
+  if (simulated != nullptr) {
+    description.bandwidth = simulated->bandwidth.value_or(kCardBandwidth);
+    description.link = simulated->link.value_or(kLink);
+  } else {
+    description.overhead_bytes = kCardOverhead;
+  }
+  description.weight_bytes = [&device](ggml::DType type, const ggml::Shape& shape) {
+    return device.weight_bytes(type, shape);
+  };
+  return description;
+}
+
+/// A GPU that could be used; its device once it is.
+struct Candidate {
+  std::string name;
+  std::unique_ptr<ggml::Device> card;
+  const SimulatedDevice* simulated = nullptr;
+};
+
+std::string list_names(const std::vector<Candidate>& candidates) {
+  std::string names;
+  for (const Candidate& candidate : candidates) names += (names.empty() ? "" : ", ") + candidate.name;
+  return names.empty() ? "(none)" : names;
+}
+
+std::vector<Candidate> find_candidates(const PlacementSettings& placement, std::string& problem) {
+  std::vector<Candidate> candidates;
+  ggml::CudaDevices cuda = ggml::find_cuda_devices();
+  problem = cuda.problem;
+  for (std::unique_ptr<ggml::Device>& card : cuda.devices)
+    candidates.push_back({card->name(), std::move(card), nullptr});
+  for (const SimulatedDevice& simulated : placement.simulated) {
+    if (simulated.name == "CPU") continue;
+    for (const Candidate& other : candidates)
+      if (other.name == simulated.name)
+        throw Error(ErrorCode::invalid_argument,
+                    "error: --sim-device " + simulated.name + ": the machine has a device of that name",
+                    "Choose another name, or hide the card with CUDA_VISIBLE_DEVICES.");
+    candidates.push_back({simulated.name, nullptr, &simulated});
+  }
+  return candidates;
+}
+
+/// The positions of the devices that -dev names.
+std::vector<std::size_t> chosen(const PlacementSettings& placement, const std::vector<Candidate>& candidates) {
+  std::vector<std::size_t> order;
+  if (!placement.devices) {
+    for (std::size_t i = 0; i < candidates.size(); ++i) order.push_back(i);
+    return order;
+  }
+  for (const std::string& name : *placement.devices) {
+    const auto found = std::find_if(candidates.begin(), candidates.end(),
+                                    [&](const Candidate& candidate) { return candidate.name == name; });
+    if (found == candidates.end())
+      throw Error(ErrorCode::invalid_argument,
+                  "error: -dev: invalid device: " + name + "; known GPU devices: " + list_names(candidates));
+    const auto position = static_cast<std::size_t>(found - candidates.begin());
+    if (std::find(order.begin(), order.end(), position) != order.end())
+      throw Error(ErrorCode::invalid_argument, "error: -dev: " + name + " is named twice");
+    order.push_back(position);
+  }
+  return order;
+}
+
+std::unique_ptr<ggml::Device> open_simulated(const SimulatedDevice& simulated, DeviceId id) {
+  ggml::SimulatedDeviceSpec spec;
+  spec.name = simulated.name;
+  spec.memory_bytes = simulated.bytes;
+  spec.bandwidth = simulated.bandwidth.value_or(kCardBandwidth);
+  spec.link = simulated.link.value_or(kLink);
+  spec.lacks = simulated.lacks;
+  return ggml::make_simulated_device(spec, id);
+}
+
+}  // namespace
+
+std::vector<ggml::Device*> Machine::pointers() const {
+  std::vector<ggml::Device*> list;
+  for (const std::unique_ptr<ggml::Device>& device : devices) list.push_back(device.get());
+  return list;
+}
+
+Machine open_machine(const Settings& settings) {
+  const PlacementSettings& placement = settings.placement;
+  Machine machine;
+  machine.devices.push_back(make_device(settings));
+  machine.descriptions.push_back(describe_cpu(machine.cpu(), placement));
+  const bool no_gpu = (placement.devices && placement.devices->empty()) || placement.main_gpu.value_or(0) < 0;
+  if (no_gpu) {
+    machine.why_no_gpu = placement.devices && placement.devices->empty() ? "-dev none" : "-mg is negative";
+    return machine;
+  }
+  std::vector<Candidate> candidates = find_candidates(placement, machine.why_no_gpu);
+  for (const std::size_t position : chosen(placement, candidates)) {
+    Candidate& candidate = candidates[position];
+    const DeviceId id(static_cast<int>(machine.devices.size()));
+    if (candidate.simulated != nullptr)
+      candidate.card = open_simulated(*candidate.simulated, id);
+    else
+      candidate.card->renumber(id);
+    machine.descriptions.push_back(describe_gpu(*candidate.card, candidate.simulated));
+    machine.devices.push_back(std::move(candidate.card));
+  }
+  if (machine.devices.size() > 1) machine.why_no_gpu.clear();
+  return machine;
+}
+
+void print_devices(const Settings& settings, bool details) {
+  std::string problem;
+  std::fputs("Available devices:\n", stdout);
+  const std::vector<Candidate> candidates = find_candidates(settings.placement, problem);
+  for (const Candidate& candidate : candidates) {
+    constexpr int kMib = 20;
+    const ggml::DeviceMemory memory = candidate.card != nullptr
+                                          ? candidate.card->memory()
+                                          : ggml::DeviceMemory{candidate.simulated->bytes, candidate.simulated->bytes};
+    std::printf("  %s: %s (%llu MiB, %llu MiB free)\n", candidate.name.c_str(),
+                candidate.card != nullptr ? candidate.card->description().c_str() : kSimulatedDescription,
+                static_cast<unsigned long long>(memory.total >> kMib),
+                static_cast<unsigned long long>(memory.free >> kMib));
+    if (!details) continue;
+    if (candidate.card != nullptr) {
+      std::printf("    %s\n", candidate.card->details().c_str());
+    } else {
+      std::printf("    memory %.0f GB/s, link %.0f GB/s\n",
+                  candidate.simulated->bandwidth.value_or(kCardBandwidth) / 1e9,
+                  candidate.simulated->link.value_or(kLink) / 1e9);
+    }
+  }
+  if (candidates.empty()) std::fputs("  (none)\n", stdout);
+}
+
+}  // namespace common

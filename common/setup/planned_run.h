@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/args/settings.h"
+#include "common/setup/machine.h"
+#include "ggml/error.h"
+#include "llama/context.h"
+#include "llama/placement.h"
+
+namespace common {
+
+/// The plan asks more of a device than it has. Programs end with status 2.
+class DoesNotFit : public ggml::Error {
+ public:
+  using Error::Error;
+};
+
+/// What a start decides before anything is loaded.
+struct PlannedRun {
+  std::shared_ptr<const Machine> machine;
+  std::unique_ptr<llama::Model> outline;
+  llama::PlanModel model;
+  llama::PlacementRules rules;  // with what --fit chose
+  llama::Placed placed;
+  llama::ContextParams context;
+  std::vector<std::string> explanation;  // of what --fit chose
+  bool explains = false;                 // --fit explain
+  bool fits = true;
+  std::string change;  // that would make it fit; empty: none does
+
+  [[nodiscard]] const llama::Plan& plan() const { return placed.plan; }
+};
+
+/// Reads the headers of -m and plans for `n_seq` sequences. `machine`: devices that are open already, else they are
+/// opened. Throws Error for bad input; that the plan does not fit is told in the result.
+[[nodiscard]] PlannedRun plan_run(const Settings& settings, int n_seq,
+                                  std::shared_ptr<const Machine> machine = nullptr);
+
+/// Logs what the rules did and which devices there are. Throws DoesNotFit.
+void announce(const PlannedRun& run);
+
+/// "CUDA0 needs 25.1 GiB and has 23.6 GiB: 1.5 GiB too little", a line per device that lacks room, and what would help.
+[[nodiscard]] std::string shortfall_text(const PlannedRun& run);
+
+/// --dry-run: prints the plan to stdout. The exit status: 0 it fits, 2 it does not.
+[[nodiscard]] int print_plan(const PlannedRun& run, const Settings& settings);
+
+}  // namespace common

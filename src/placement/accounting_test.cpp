@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "ggml/cpu.h"
+#include "ggml/error.h"
+#include "ggml/log.h"
+#include "ggml/simulated.h"
+#include "llama/context_memory.h"
+#include "llama/placement.h"
+#include "test_support.h"
+
+namespace llama {
+namespace {
+
+/// Tiny models of many families: ours, and the goldens where they are.
+std::vector<std::string> models() {
+  std::vector<std::string> paths;
+  for (const char* name : {"llama", "mixtral", "qwen2", "qwen3moe-q8_0", "gemma3", "llama-q4_k"})
+    paths.push_back((tandem::data_dir() / "models" / (std::string(name) + ".gguf")).string());
+  const auto shared = tandem::shared_dir();
+  for (const char* name : {"deepseek2-lite", "deepseek2-v3", "gpt-oss", "qwen3next", "glm4moe", "gemma2"}) {
+    if (!shared) break;
+    const std::filesystem::path path = *shared / "data" / "models" / (std::string(name) + ".gguf");
+    if (std::filesystem::exists(path)) paths.push_back(path.string());
+  }
+  return paths;
+}
+
+/// The CPU and simulated cards.
+struct Machine {
+  std::vector<std::unique_ptr<ggml::Device>> devices;
+  std::vector<ggml::Device*> pointers;
+  std::vector<PlanDevice> descriptions;
+
+  explicit Machine(int n_cards) {
+    ggml::CpuOptions options;
+    options.n_threads = 1;
+    add(ggml::make_cpu_device(options));
+    for (int i = 0; i < n_cards; ++i) {
+      ggml::SimulatedDeviceSpec spec;
+      spec.name = "CUDA" + std::to_string(i);
+      spec.memory_bytes = std::uint64_t{64} << 30;
+      add(ggml::make_simulated_device(spec, ggml::DeviceId(i + 1)));
+      descriptions.back().weight_bytes = [device = pointers.back()](ggml::DType type, const ggml::Shape& shape) {
+        return device->weight_bytes(type, shape);
+      };
+    }
+  }
+
+ private:
+  void add(std::unique_ptr<ggml::Device> device) {
+    PlanDevice description;
+    description.name = device->name();
+    description.total_bytes = device->memory().total;
+    description.free_bytes = device->memory().free;
+    description.bandwidth = descriptions.empty() ? 60e9 : 1e12;
+    descriptions.push_back(std::move(description));
+    pointers.push_back(device.get());
+    devices.push_back(std::move(device));
+  }
+};
+
+template <class T>
+T one_of(std::mt19937& random, std::initializer_list<T> values) {
+  return *(values.begin() + random() % values.size());
+}
+
+PlacementRules random_rules(std::mt19937& random, int n_layer, int n_cards) {
+  PlacementRules rules;
+  if (random() % 2 == 0) rules.n_gpu_layers = static_cast<int>(random() % static_cast<unsigned>(n_layer + 2));
+  if (random() % 4 == 0) rules.cpu_moe = true;
+  if (random() % 4 == 0) rules.n_cpu_moe = static_cast<int>(random() % 4);
+  if (random() % 4 == 0) rules.kv_offload = false;
+  if (random() % 4 == 0) rules.split_mode = SplitMode::none;
+  if (random() % 3 == 0)
+    for (int i = 0; i < n_cards; ++i) rules.tensor_split.push_back(static_cast<float>(1 + random() % 4));
+  const std::string device =
+      random() % 2 == 0 ? "CPU" : "CUDA" + std::to_string(random() % static_cast<unsigned>(n_cards));
+  if (random() % 3 == 0)
+    rules.tensor_rules.push_back(
+        {NamePattern::compile(one_of<const char*>(random, {"ffn_down", "blk\\.1\\.", "attn", "exps", "output"})).take(),
+         device});
+  return rules;
+}
+
+TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
+  ggml::set_log_level(ggml::LogLevel::error);
+  std::mt19937 random(23);
+  const std::vector<std::string> paths = models();
+  int n_checked = 0;
+  double worst = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::string& path = paths[random() % paths.size()];
+    const int n_cards = 1 + static_cast<int>(random() % 4);
+    const Machine machine(n_cards);
+    ModelParams model_params;
+    model_params.path = path;
+    model_params.load_mode = random() % 2 == 0 ? LoadMode::mmap : LoadMode::read;
+    const std::unique_ptr<Model> outline = Model::outline(model_params);
+    ContextParams params;
+    params.n_ctx = 64 << random() % 9;
+    params.n_ubatch = one_of(random, {64, 64, 256, 256, 512, 512, 2048, 8192});
+    params.n_batch = params.n_ubatch;
+    params.n_seq_max = one_of(random, {1, 1, 4});
+    params.k_type = one_of(random, {ggml::DType::f16, ggml::DType::q8_0, ggml::DType::f32});
+    params.v_type = params.k_type;
+    PlacementRules rules = random_rules(random, outline->info().n_layer, n_cards);
+    rules.mapped = model_params.load_mode == LoadMode::mmap;
+
+    const PlanModel plan_of = plan_model(*outline);
+    const ContextMemory memory = context_memory(*outline, machine.pointers, machine.descriptions, params);
+    Plan plan = place(plan_of, machine.descriptions, rules).plan;
+    try {
+      add_context_use(memory, params.n_ctx, plan);
+    } catch (const ggml::Error& error) {
+      ASSERT_EQ(error.code(), ggml::ErrorCode::unsupported) << error.what();  // a cache type that its heads cannot have
+      continue;
+    }
+    const std::unique_ptr<Model> model = Model::load(model_params, machine.pointers, plan, {});
+    const Context context(*model, machine.pointers, plan, params);
+    ++n_checked;
+    for (std::size_t d = 1; d < machine.devices.size(); ++d) {
+      const ggml::DeviceMemory now = machine.devices[d]->memory();
+      const auto counted = static_cast<double>(now.total - now.free);
+      const auto planned = static_cast<double>(plan.use[d].total());
+      if (counted == 0.0 && planned == 0.0) continue;
+      const double error = std::abs(planned - counted) / std::max(counted, 1.0);
+      worst = std::max(worst, error);
+      EXPECT_LE(error, 0.02) << path << " round " << round << " " << machine.devices[d]->name() << ": planned "
+                             << planned << ", counted " << counted;
+    }
+  }
+  EXPECT_GT(n_checked, 150);
+  std::printf("%d cases, worst error %.4f\n", n_checked, worst);
+}
+
+TEST(Accounting, HostCountsWhatAContextOnTheCpuAllocates) {
+  ggml::set_log_level(ggml::LogLevel::error);
+  const Machine machine(0);
+  for (const std::string& path : models()) {
+    ModelParams model_params;
+    model_params.path = path;
+    const std::unique_ptr<Model> outline = Model::outline(model_params);
+    ContextParams params;
+    params.n_ctx = 1000;
+    params.n_seq_max = 2;
+    Plan plan = place(plan_model(*outline), machine.descriptions, {}).plan;
+    add_context_use(context_memory(*outline, machine.pointers, machine.descriptions, params), params.n_ctx, plan);
+    const std::unique_ptr<Model> model = Model::load(model_params, *machine.pointers.front(), {});
+    const Context context(*model, *machine.pointers.front(), params);
+    EXPECT_EQ(plan.use[0].kv, context.stats().kv_total_bytes) << path;
+    EXPECT_GE(plan.use[0].arenas, context.stats().arena_bytes) << path;
+  }
+}
+
+}  // namespace
+}  // namespace llama
