@@ -24,6 +24,8 @@ class ProgramCache {
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
   /// Waits for all that was run: then ports may be read and filled anew.
   void synchronise() { scheduler_.synchronise(); }
+  /// The same after an error, whatever else failed.
+  void settle() noexcept { scheduler_.settle(); }
   /// Forgets all programs: ports moved, or graphs must not be reused.
   void clear() { programs_.clear(); }
 

@@ -71,6 +71,17 @@ void StepRunner::run(const Step& step, std::span<const int> first_cells, const g
   programs_.reset_scheduler_stats();
   if (!params_.reuse_graphs) programs_.clear();
   prepare_output(step, output);
+  try {
+    run_ubatches(step, first_cells, stop, output);
+  } catch (...) {
+    // Devices may still work on what was given to them; the next step fills the same ports.
+    programs_.settle();
+    throw;
+  }
+}
+
+void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
+                              StepOutput& output) {
   std::size_t sequence = 0;
   int done = 0;  // tokens of that sequence
   while (sequence < step.sequences.size()) {

@@ -50,6 +50,8 @@ class StepRunner {
     Sampler* sampler = nullptr;
   };
 
+  void run_ubatches(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
+                    StepOutput& output);
   void prepare_output(const Step& step, StepOutput& output);
   int add_part(const StepSequence& sequence, const Part& part);
   void fill_spans(const Step& step);

@@ -73,6 +73,8 @@ class Scheduler {
   /// As Executor::run: devices may still be busy when it returns. After an error all devices are idle.
   void run(Program& program, const StepCounts& counts, const StopToken& stop);
   void synchronise();
+  /// Waits without asking what failed: after an error that is reported anyway.
+  void settle() noexcept;
 
   [[nodiscard]] std::size_t arena_bytes() const;  // of all devices
   /// Arena and exchange memory on one device.

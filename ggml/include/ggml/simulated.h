@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ class SimulatedTime {
   double host_ = 0;
   std::vector<Span> trace_;
 };
+
+/// A trace as Chrome and Perfetto show it: JSON, a row per lane, times in microseconds.
+[[nodiscard]] std::string chrome_trace(std::span<const SimulatedTime::Span> spans);
 
 /// A device with memory of its own (kind `device`) that faults whenever anyone else touches it, a thread and a queue,
 /// and the CPU's kernels on one thread. Other kinds of memory are plain host memory. `id` is what placements of weights

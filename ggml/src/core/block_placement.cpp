@@ -78,7 +78,9 @@ std::size_t place_blocks(std::vector<MemoryBlock>& blocks) {
   if (blocks.empty()) return 0;
   const std::size_t lower_bound = peak_bytes(blocks);
   using Key = std::array<std::size_t, 3>;
-  auto length = [](const MemoryBlock& b) { return static_cast<std::size_t>(b.last - b.first + 1); };
+  auto length = [](const MemoryBlock& b) {
+    return static_cast<std::size_t>(b.last) - static_cast<std::size_t>(b.first) + 1;
+  };
   auto birth = [](const MemoryBlock& b) { return static_cast<std::size_t>(b.first); };
   auto key = [&](const MemoryBlock& b, int kind) -> Key {
     switch (kind) {

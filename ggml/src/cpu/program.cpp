@@ -89,6 +89,7 @@ LoweredGraph lower(const Graph& graph, const KernelTable& kernels, const Compile
   for (const Node& node : lowered.graph.nodes) {
     std::string why;
     const OpImpl* impl = choose(lowered.graph, kernels, node, &why);
+    if (options.decompose_all && impl != nullptr) impl = implementations(node.op).back();
     if (impl == nullptr) {
       throw Error(ErrorCode::unsupported, strf("%s: the CPU device cannot run op %s (%s)", node.name.c_str(),
                                                op_name(node.op), why.empty() ? "no implementation" : why.c_str()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "core/graph_walk.h"
 #include "ggml/error.h"
@@ -145,7 +146,7 @@ class Chooser {
     int best = lowest(set);
     if (!is_single(set)) {
       double least = std::numeric_limits<double>::infinity();
-      for (const int device : preferred(node, set)) {
+      for (const int device : preferred(node, set, pulls_[n])) {
         const double bytes = crossing(node, n, device);
         if (bytes >= least) continue;
         least = bytes;
@@ -177,12 +178,14 @@ class Chooser {
   }
 
   /// Candidates; where bytes are equal the first wins: the device of the first source, of the next, then the others.
-  [[nodiscard]] std::vector<int> preferred(const Node& node, DeviceSet set) const {
+  [[nodiscard]] std::vector<int> preferred(const Node& node, DeviceSet set, DeviceSet pull) const {
     std::vector<int> order;
     const auto add = [&](int device) {
       if (contains(set, device) && std::find(order.begin(), order.end(), device) == order.end())
         order.push_back(device);
     };
+    // Rounding belongs to the product behind it.
+    if (node.op == Op::quantise_act && pull != 0) add(lowest(pull));
     for (const TensorId id : node.src) {
       const DeviceSet present = id.valid() ? present_[index(base_of(graph_, id))] : 0;
       if (is_single(present)) add(lowest(present));
@@ -241,6 +244,94 @@ DeviceId home_of(PortId port, std::span<const PlacedPort> ports) {
   return kEverywhere;
 }
 
+namespace {
+
+/// Where each node can run. Throws Error(unsupported).
+std::vector<DeviceSet> possible_devices(const Graph& graph, const Possibilities& possible, const Machine& machine) {
+  std::vector<DeviceSet> sets;
+  sets.reserve(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    const DeviceSet holders = possible.holders(graph, node);
+    DeviceSet set = possible.able(graph, node, holders);
+    if (set == 0) set = possible.able(graph, node, possible.fallback(graph, node));
+    if (set == 0) {
+      throw Error(ErrorCode::unsupported,
+                  strf("%s: no device can run op %s: what it needs lies on %s", node.name.c_str(), op_name(node.op),
+                       names_of(holders, machine).c_str()),
+                  "put its tensors on the CPU (-ot), or its keys and values (-nkvo)");
+    }
+    sets.push_back(set);
+  }
+  return sets;
+}
+
+std::vector<int> choose_devices(const Graph& graph, std::span<const PlacedPort> ports, const Possibilities& possible,
+                                const Machine& machine) {
+  const std::vector<DeviceSet> sets = possible_devices(graph, possible, machine);
+  Chooser chooser(graph, ports, sets);
+  std::vector<int> devices;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) devices.push_back(chooser.choose(n));
+  return devices;
+}
+
+/// Products that share rounded activations may lie on several devices: each device rounds for itself, so that the
+/// rounding stays with its product and what crosses is what crosses anyway.
+void separate_roundings(Graph& graph, std::size_t n_before, const Possibilities& possible) {
+  for (std::size_t r = 0; r < graph.nodes.size(); ++r) {
+    if (graph.nodes[r].op != Op::quantise_act || index(graph.nodes[r].dst[0]) < n_before) continue;
+    const TensorId shared = graph.nodes[r].dst[0];
+    std::vector<std::pair<DeviceSet, TensorId>> copies;  // the first is the node itself
+    std::vector<Node> added;
+    for (std::size_t n = r + 1; n < graph.nodes.size(); ++n) {
+      Node& reader = graph.nodes[n];
+      const auto reads = std::find(reader.src.begin(), reader.src.end(), shared);
+      if (reads == reader.src.end()) continue;
+      const DeviceSet holders = possible.holders(graph, reader);
+      auto copy = std::find_if(copies.begin(), copies.end(), [&](const auto& c) { return c.first == holders; });
+      if (copy == copies.end() && copies.empty()) copy = copies.insert(copies.end(), {holders, shared});
+      if (copy == copies.end()) {
+        Tensor tensor = graph.at(shared);
+        graph.tensors.push_back(std::move(tensor));
+        const TensorId id(static_cast<std::int32_t>(graph.tensors.size()) - 1);
+        copy = copies.insert(copies.end(), {holders, id});
+        added.push_back(graph.nodes[r]);
+        added.back().dst = {id};
+      }
+      *reads = copy->second;
+    }
+    graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(r) + 1, added.begin(), added.end());
+    r += added.size();
+  }
+}
+
+/// A norm adds a residual to a branch. Where both come from another device the sum is made there: one tensor crosses
+/// instead of two. Whether anything was changed.
+bool add_before_crossing(Graph& graph, const std::vector<int>& devices) {
+  std::vector<int> made_on(graph.tensors.size(), -1);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const TensorId id : graph.nodes[n].dst) made_on[index(base_of(graph, id))] = devices[n];
+  std::vector<Node> nodes;
+  bool changed = false;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    if (node.op == Op::norm && node.src.size() == 2) {
+      const int from = made_on[index(base_of(graph, node.src[0]))];
+      if (from >= 0 && from != devices[n] && from == made_on[index(base_of(graph, node.src[1]))]) {
+        const TensorId sum = node.dst[1];
+        nodes.push_back({Op::add, BinaryParams{}, node.src, {}, {sum}, graph.at(sum).name});
+        node.src = {sum};
+        node.dst.resize(1);
+        changed = true;
+      }
+    }
+    nodes.push_back(std::move(node));
+  }
+  graph.nodes = std::move(nodes);
+  return changed;
+}
+
+}  // namespace
+
 Assigned assign(const Graph& graph, std::span<const PlacedPort> ports, const Machine& machine) {
   const Possibilities possible(ports, machine);
   Assigned result;
@@ -250,24 +341,11 @@ Assigned assign(const Graph& graph, std::span<const PlacedPort> ports, const Mac
     join_products(result.graph, graph, [&](const Graph& g, const Node& node) {
       return possible.able(g, node, possible.holders(g, node)) != 0;
     });
+    separate_roundings(result.graph, graph.tensors.size(), possible);
   }
-
-  std::vector<DeviceSet> sets;
-  sets.reserve(result.graph.nodes.size());
-  for (const Node& node : result.graph.nodes) {
-    const DeviceSet holders = possible.holders(result.graph, node);
-    DeviceSet set = possible.able(result.graph, node, holders);
-    if (set == 0) set = possible.able(result.graph, node, possible.fallback(result.graph, node));
-    if (set == 0) {
-      throw Error(ErrorCode::unsupported,
-                  strf("%s: no device can run op %s: what it needs lies on %s", node.name.c_str(), op_name(node.op),
-                       names_of(holders, machine).c_str()),
-                  "put its tensors on the CPU (-ot), or its keys and values (-nkvo)");
-    }
-    sets.push_back(set);
-  }
-  Chooser chooser(result.graph, ports, sets);
-  for (std::size_t n = 0; n < result.graph.nodes.size(); ++n) result.device.push_back(chooser.choose(n));
+  result.device = choose_devices(result.graph, ports, possible, machine);
+  if (add_before_crossing(result.graph, result.device))
+    result.device = choose_devices(result.graph, ports, possible, machine);
   return result;
 }
 

@@ -261,6 +261,10 @@ void Scheduler::synchronise() {
   impl_->lanes.synchronise();
 }
 
+void Scheduler::settle() noexcept {
+  impl_->lanes.settle();
+}
+
 std::size_t Scheduler::arena_bytes(DeviceId device) const {
   const auto d = static_cast<std::size_t>(device.v);
   const auto bytes = [](const std::unique_ptr<Buffer>& buffer) { return buffer == nullptr ? 0 : buffer->bytes(); };

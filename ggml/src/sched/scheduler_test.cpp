@@ -192,8 +192,9 @@ TEST(Scheduler, TakesExpertsApartWhoseProjectionsLieOnSeveralDevices) {
   const auto result = layers.run(pointers(machine), DeviceId(1), DeviceId(1));
   expect_near(result.values, on_cpu(2), "mixed experts");
   EXPECT_EQ(result.n_mixed, 2);
-  EXPECT_EQ(result.n_splits, 5);
-  // Out: rounded input, ids, weights, gate's result. In: the sum.
+  // For each layer the card's part that the CPU waits for, the shared experts beside the CPU, the CPU; and the end.
+  EXPECT_EQ(result.n_splits, 7);
+  // Out: the input, ids, weights, gate's result. In: the sum.
   const std::uint64_t out = sizeof(float) * kTokens * (kWidth + 2 + 2 + 2 * 32), in = sizeof(float) * kTokens * kWidth;
   EXPECT_EQ(result.stats.links[1].bytes_out, 2 * out);
   EXPECT_EQ(result.stats.links[1].bytes_in, 2 * in);

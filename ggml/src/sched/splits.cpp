@@ -36,8 +36,7 @@ std::vector<std::vector<std::size_t>> dependencies(const Graph& graph) {
 }
 
 /// Takes from what is ready all that runs on the present device before it goes on to another one.
-std::vector<Range> order(const Assigned& assigned) {
-  const std::vector<std::vector<std::size_t>> before = dependencies(assigned.graph);
+std::vector<Range> order(const Assigned& assigned, const std::vector<std::vector<std::size_t>>& before) {
   const std::size_t n_nodes = assigned.graph.nodes.size();
   std::vector<bool> taken(n_nodes, false);
   const auto ready = [&](std::size_t n) {
@@ -57,13 +56,68 @@ std::vector<Range> order(const Assigned& assigned) {
   return ranges;
 }
 
+bool multiplies(const Graph& graph, const Node& node) {
+  bool result = false;
+  for_each_read(node, [&](TensorId id) {
+    const Tensor& t = graph.at(base_of(graph, id));
+    result |= t.role == TensorRole::weight && t.shape[1] > 1;
+  });
+  return result;
+}
+
+/// Cuts ranges where a part of the work is not waited for by any other device: what others wait for goes first, so that
+/// they work beside the rest (shared experts on a card while the CPU does the routed ones).
+std::vector<Range> put_awaited_first(const Assigned& assigned, std::vector<Range> ranges,
+                                     const std::vector<std::vector<std::size_t>>& before) {
+  const Graph& graph = assigned.graph;
+  std::vector<int> writer(graph.tensors.size(), kNone);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const TensorId id : graph.nodes[n].dst) writer[index(base_of(graph, id))] = static_cast<int>(n);
+  std::vector<bool> awaited(graph.nodes.size(), false);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for_each_read(graph.nodes[n], [&](TensorId id) {
+      const int w = writer[index(base_of(graph, id))];
+      if (w != kNone && assigned.device[static_cast<std::size_t>(w)] != assigned.device[n])
+        awaited[static_cast<std::size_t>(w)] = true;
+    });
+  }
+  std::vector<Range> result;
+  for (Range& range : ranges) {
+    // Backwards: what the awaited nodes need, inside the range.
+    std::vector<bool> here(graph.nodes.size(), false), early(graph.nodes.size(), false);
+    for (const std::size_t n : range.nodes) here[n] = true;
+    for (auto it = range.nodes.rbegin(); it != range.nodes.rend(); ++it) {
+      early[*it] = early[*it] || awaited[*it];
+      if (!early[*it]) continue;
+      for (const std::size_t b : before[*it]) early[b] = early[b] || here[b];
+    }
+    Range first{range.device, {}}, rest{range.device, {}};
+    for (const std::size_t n : range.nodes) (early[n] ? first : rest).nodes.push_back(n);
+    const bool worth = !first.nodes.empty() && std::any_of(rest.nodes.begin(), rest.nodes.end(), [&](std::size_t n) {
+      return multiplies(graph, graph.nodes[n]);
+    });
+    if (!worth) {
+      result.push_back(std::move(range));
+      continue;
+    }
+    result.push_back(std::move(first));
+    result.push_back(std::move(rest));
+  }
+  return result;
+}
+
+std::vector<Range> ranges_of(const Assigned& assigned) {
+  const std::vector<std::vector<std::size_t>> before = dependencies(assigned.graph);
+  return put_awaited_first(assigned, order(assigned, before), before);
+}
+
 /// Builds the list of exchanges and the graphs of splits from the ranges.
 class Cutter {
  public:
   Cutter(const Assigned& assigned, std::span<const PlacedPort> ports)
       : graph_(assigned.graph),
         ports_(ports),
-        ranges_(order(assigned)),
+        ranges_(ranges_of(assigned)),
         producer_(graph_.tensors.size(), kNone),
         exchange_(graph_.tensors.size(), kNone) {}
 

@@ -13,8 +13,6 @@ namespace ggml::sim {
 namespace {
 
 constexpr std::size_t kGranule = 256;  // allocations on a card are aligned to it, and so they count
-// Reading what nobody wrote gives NaN; larger buffers are left alone, since filling takes real memory.
-constexpr std::size_t kLargestPoisoned = std::size_t{64} << 20;
 
 }  // namespace
 

@@ -11,6 +11,9 @@
 
 namespace ggml::sim {
 
+/// Reading what nobody wrote gives NaN, up to this size: filling takes time and real memory.
+inline constexpr std::size_t kLargestPoisoned = std::size_t{64} << 20;
+
 /// The memory of a simulated device: counted, and without any access rights while the device does nothing, so that
 /// whoever takes one of its addresses for a host address gets a fault. Thread-safe; outlives its buffers.
 class GuardedMemory {

@@ -131,7 +131,8 @@ class SimulatedProgram final : public Program {
 
   /// On the device's thread. What earlier programs left in the arena is gone: nobody may read it.
   void run(ThreadPool& pool, const StepCounts& counts) {
-    std::memset(arena_.data(), 0xFF, program_.memory().arena_bytes);
+    if (program_.memory().arena_bytes <= sim::kLargestPoisoned)
+      std::memset(arena_.data(), 0xFF, program_.memory().arena_bytes);
     program_.run(pool, 1, counts, {});
   }
 

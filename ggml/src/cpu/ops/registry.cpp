@@ -5,7 +5,8 @@
 namespace ggml::cpu {
 namespace {
 
-// One row per op, as in ops.def; an op that is missing here does not build.
+// One row per op, as in ops.def; an op that is missing here does not build. Of a primitive the last one shares no
+// kernel with the coarse ops: it is what runs when only primitives are asked for.
 constexpr const OpImpl* k_embed[] = {&kEmbed};
 constexpr const OpImpl* k_norm[] = {&kNorm};
 constexpr const OpImpl* k_linear[] = {&kLinear};
@@ -22,7 +23,7 @@ constexpr const OpImpl* k_delta_net[] = {&kDeltaNet};
 constexpr const OpImpl* k_get_rows[] = {&kGetRows};
 constexpr const OpImpl* k_quantise_act[] = {&kQuantiseAct};
 constexpr const OpImpl* k_mul_mat[] = {&kMulMat};
-constexpr const OpImpl* k_mul_mat_id[] = {&kMulMatId};
+constexpr const OpImpl* k_mul_mat_id[] = {&kExpertProduct, &kMulMatId};
 constexpr const OpImpl* k_normalise[] = {&kNormalise};
 constexpr const OpImpl* k_add[] = {&kAdd};
 constexpr const OpImpl* k_mul[] = {&kMul};
