@@ -158,12 +158,25 @@ std::vector<ggml::DeviceId> homes_of_states(const Hparams& hparams, const std::v
 
 /// The stream lies where it is read next; in front of the head with the last layer, since few of its rows go on.
 PortHomes port_homes(const Hparams& hparams, const std::vector<ggml::Device*>& devices, const Plan& plan) {
-  PortHomes homes{devices, {}};
+  PortHomes homes{devices, {}, plan.layer_device};
   const int n_runs = n_layer_runs(hparams);
   for (int border = 0; border <= n_runs; ++border)
     homes.streams.push_back(
         device_of(plan.layer_device, static_cast<std::size_t>(std::min(first_layer(border), hparams.n_layer - 1))));
   return homes;
+}
+
+/// Two sets where cards take turns with the layers and a step has several ubatches: a card goes on with the next ubatch
+/// while its successor has the last one.
+PortSets port_sets(const PortSizes& sizes, const KvCache& cache, const PortHomes& homes, const ContextParams& params) {
+  std::vector<ggml::DeviceId> cards = homes.layers;
+  std::sort(cards.begin(), cards.end());
+  cards.erase(std::unique(cards.begin(), cards.end()), cards.end());
+  const auto n_cards = std::count_if(cards.begin(), cards.end(), [](ggml::DeviceId d) { return d.v != 0; });
+  PortSets sets;
+  sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
+  if (n_cards > 1 && params.n_batch > params.n_ubatch) sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
+  return sets;
 }
 
 }  // namespace
@@ -177,8 +190,8 @@ struct Context::Impl {
         state_spec(plan_states(m.hparams(), params, state_homes)),
         cache(plan_kv_groups(m.hparams(), params, state_homes), state_spec ? &*state_spec : nullptr, params.n_seq_max,
               params.n_ctx, devices),
-        ports(port_sizes(m.hparams(), params), cache, port_homes(m.hparams(), devices, plan)),
-        segments(m, params, cache, ports),
+        ports(port_sets(port_sizes(m.hparams(), params), cache, port_homes(m.hparams(), devices, plan), params)),
+        segments(m, params, cache, *ports.front()),
         programs(segments, ports, params, devices),
         runner(m, params, cache, ports, programs, segments) {
     const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
@@ -202,7 +215,7 @@ struct Context::Impl {
   const std::vector<ggml::DeviceId> state_homes;  // per layer: keys and values, or the recurrent state
   const std::optional<StateSpec> state_spec;
   KvCache cache;
-  StepPorts ports;
+  const PortSets ports;
   SegmentBuilder segments;
   ProgramCache programs;
   StepRunner runner;

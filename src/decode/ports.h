@@ -64,6 +64,7 @@ struct PortSizes {
 struct PortHomes {
   std::span<ggml::Device* const> devices;
   std::vector<ggml::DeviceId> streams;  // per border between segments
+  std::vector<ggml::DeviceId> layers;   // per layer; empty: all on the first device
 
   /// The one that gives host memory which all of them reach.
   [[nodiscard]] ggml::Device& host() const { return *devices[devices.size() > 1 ? 1 : 0]; }
@@ -109,5 +110,9 @@ class StepPorts {
   std::vector<std::unique_ptr<ggml::Buffer>> buffers_;
   std::vector<std::byte*> host_;  // by port number, below kFirstStream
 };
+
+/// One set, or two where several cards work on neighbouring ubatches at one time: while one set is in use the other is
+/// filled.
+using PortSets = std::vector<std::unique_ptr<StepPorts>>;
 
 }  // namespace llama

@@ -4,7 +4,7 @@
 
 namespace llama {
 
-ProgramCache::ProgramCache(const SegmentBuilder& builder, const StepPorts& ports, const ContextParams& params,
+ProgramCache::ProgramCache(const SegmentBuilder& builder, const PortSets& ports, const ContextParams& params,
                            std::span<ggml::Device* const> devices)
     : builder_(builder), ports_(ports), params_(params), scheduler_({devices.begin(), devices.end()}) {
   options_.observer = params.observer;
@@ -17,8 +17,9 @@ void ProgramCache::reserve_largest() {
   for (int segment = 0; segment < builder_.n_segments(); ++segment) {
     SegmentKey key{.segment = segment, .token_bucket = params_.n_ubatch};
     if (segment == builder_.head() && !params_.embeddings)
-      key = {.segment = segment, .output_bucket = ports_.sizes().max_head_rows, .sample = true};
-    const std::unique_ptr<ggml::Schedule> schedule = scheduler_.cut(builder_.build(key), ports_.bindings(), options_);
+      key = {.segment = segment, .output_bucket = ports_.front()->sizes().max_head_rows, .sample = true};
+    const std::unique_ptr<ggml::Schedule> schedule =
+        scheduler_.cut(builder_.build(key), ports_.front()->bindings(), options_);
     (void)scheduler_.reserve(*schedule);  // nothing is compiled yet
     n_mixed += schedule->n_mixed();
   }
@@ -42,10 +43,11 @@ ggml::Program& ProgramCache::get(const SegmentKey& key) {
   const auto found = programs_.find(key.packed());
   if (found != programs_.end()) return *found->second;
   const ggml::Graph graph = builder_.build(key);
-  const std::unique_ptr<ggml::Schedule> schedule = scheduler_.cut(graph, ports_.bindings(), options_);
+  const std::span<const ggml::PlacedPort> ports = ports_[static_cast<std::size_t>(key.ports)]->bindings();
+  const std::unique_ptr<ggml::Schedule> schedule = scheduler_.cut(graph, ports, options_);
   // Programs are bound to the memory they were compiled with.
   if (scheduler_.reserve(*schedule)) programs_.clear();
-  std::unique_ptr<ggml::Program> program = scheduler_.compile(*schedule, ports_.bindings(), options_);
+  std::unique_ptr<ggml::Program> program = scheduler_.compile(*schedule, ports, options_);
   ++builds_;
   note_memory(program->memory());
   ggml::logf(ggml::LogLevel::debug, "graph build segment=%d tokens=%d outputs=%d sample=%d splits=%d", key.segment,

@@ -17,13 +17,16 @@ namespace llama {
 class ProgramCache {
  public:
   /// Allocates the arenas for the largest buckets. `builder` and `ports` are borrowed.
-  ProgramCache(const SegmentBuilder& builder, const StepPorts& ports, const ContextParams& params,
+  ProgramCache(const SegmentBuilder& builder, const PortSets& ports, const ContextParams& params,
                std::span<ggml::Device* const> devices);
 
   [[nodiscard]] ggml::Program& get(const SegmentKey& key);
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
   /// Waits for all that was run: then ports may be read and filled anew.
   void synchronise() { scheduler_.synchronise(); }
+  /// Remembers what was run with a set of ports, and waits for it: then that set may be filled anew.
+  void mark(int set) { scheduler_.mark(set); }
+  void wait_for(int set) { scheduler_.wait_for(set); }
   /// The same after an error, whatever else failed.
   void settle() noexcept { scheduler_.settle(); }
   /// Forgets all programs: ports moved, or graphs must not be reused.
@@ -41,7 +44,7 @@ class ProgramCache {
   void note_memory(const ggml::MemoryPlan& plan);
 
   const SegmentBuilder& builder_;
-  const StepPorts& ports_;
+  const PortSets& ports_;
   const ContextParams& params_;
   ggml::CompileOptions options_;
   ggml::Scheduler scheduler_;

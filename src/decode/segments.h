@@ -21,10 +21,12 @@ struct SegmentKey {
   int token_bucket = 0;   // capacity of tokens; 0 for the head, which takes rows by number
   int output_bucket = 0;  // capacity of outputs; 0 where the segment has none
   bool sample = false;    // head: with the sample op
+  int ports = 0;          // the set of ports that it is bound to
 
   [[nodiscard]] std::uint64_t packed() const {
-    return static_cast<std::uint64_t>(segment) << 48 | static_cast<std::uint64_t>(token_bucket) << 25 |
-           static_cast<std::uint64_t>(output_bucket) << 1 | (sample ? 1u : 0u);
+    return static_cast<std::uint64_t>(ports) << 62 | static_cast<std::uint64_t>(segment) << 48 |
+           static_cast<std::uint64_t>(token_bucket) << 25 | static_cast<std::uint64_t>(output_bucket) << 1 |
+           (sample ? 1u : 0u);
   }
 };
 

@@ -47,15 +47,15 @@ void check_stop(const ggml::StopToken& stop) {
 
 }  // namespace
 
-StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
+StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, const PortSets& ports,
                        ProgramCache& programs, const SegmentBuilder& segments)
-    : model_(model), params_(params), cache_(cache), ports_(ports), programs_(programs), segments_(segments) {
+    : model_(model), params_(params), cache_(cache), sets_(ports), programs_(programs), segments_(segments) {
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
   parts_.reserve(n_seq);
   next_logits_.reserve(n_seq);
   embeddings_.reserve(n_seq);
   outputs_.reserve(static_cast<std::size_t>(params.n_ubatch));
-  adjust_.reserve(ports.sizes().adjust_entries);
+  adjust_.reserve(ports.front()->sizes().adjust_entries);
   const ModelWeights& weights = model.weights();
   for (const TensorSet& layer : weights.layers) {
     for (std::size_t role = 0; role < kRoleCount; ++role)
@@ -84,7 +84,12 @@ void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells
                               StepOutput& output) {
   std::size_t sequence = 0;
   int done = 0;  // tokens of that sequence
-  while (sequence < step.sequences.size()) {
+  set_ = 0;      // of a step that is one ubatch, so that its programs are compiled once
+  for (bool first = true; sequence < step.sequences.size(); first = false) {
+    if (!first && sets_.size() > 1) {
+      set_ = 1 - set_;
+      programs_.wait_for(set_);
+    }
     n_tokens_ = 0;
     parts_.clear();
     outputs_.clear();
@@ -103,6 +108,7 @@ void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells
     }
     run_ubatch(step, stop, output);
   }
+  if (sets_.size() > 1) programs_.synchronise();
 }
 
 /// Sizes the result: one row of logits for each output of a sequence without a sampler.
@@ -138,8 +144,8 @@ void StepRunner::prepare_output(const Step& step, StepOutput& output) {
 /// Adds one run of tokens to the ubatch; returns their number.
 int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
   const int offset = offset_in_step(sequence, part);
-  std::int32_t* tokens = ports_.tokens() + part.first_row;
-  std::int32_t* positions = ports_.positions() + part.first_row;
+  std::int32_t* tokens = ports().tokens() + part.first_row;
+  std::int32_t* positions = ports().positions() + part.first_row;
   for (int i = 0; i < part.n_rows; ++i) {
     const int at = offset + i;
     tokens[i] = sequence.tokens[static_cast<std::size_t>(at)];
@@ -165,8 +171,8 @@ int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
 void StepRunner::fill_spans(const Step& step) {
   for (int g = 0; g < cache_.n_groups(); ++g) {
     const GroupId group(g);
-    ggml::AttnSpan* span = ports_.spans(group);
-    std::int32_t* table = ports_.block_table(group);
+    ggml::AttnSpan* span = ports().spans(group);
+    std::int32_t* table = ports().block_table(group);
     std::int32_t offset = 0;
     for (const Part& part : parts_) {
       const SeqId seq = step.sequences[static_cast<std::size_t>(part.sequence)].seq;
@@ -178,7 +184,7 @@ void StepRunner::fill_spans(const Step& step) {
   }
   const StateCache* states = cache_.states();
   if (states == nullptr) return;
-  ggml::AttnSpan* span = ports_.spans(GroupId(cache_.n_groups()));
+  ggml::AttnSpan* span = ports().spans(GroupId(cache_.n_groups()));
   for (const Part& part : parts_) {
     const StepSequence& s = step.sequences[static_cast<std::size_t>(part.sequence)];
     const int offset = offset_in_step(s, part);
@@ -217,8 +223,9 @@ void StepRunner::prepare_embeddings(const Step& step, StepOutput& output) {
 /// The ubatch's embeddings to where their sequences have them. A sequence's parts of several ubatches become one.
 void StepRunner::run_embeddings(const Step& step, int bucket, const ggml::StopToken& stop) {
   const auto n_parts = static_cast<int>(parts_.size());
-  programs_.run({.segment = segments_.head(), .token_bucket = bucket, .output_bucket = 0},
+  programs_.run({.segment = segments_.head(), .token_bucket = bucket, .output_bucket = 0, .ports = set_},
                 {n_tokens_, n_parts, n_parts}, stop);
+  programs_.synchronise();
   const auto n_embd = static_cast<std::size_t>(model_.hparams().n_embd);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
@@ -228,12 +235,12 @@ void StepRunner::run_embeddings(const Step& step, int bucket, const ggml::StopTo
     const int offset = offset_in_step(s, part);
     if (params_.pooling == Pooling::none) {
       const std::size_t n = static_cast<std::size_t>(part.n_rows) * n_embd;
-      const float* from = ports_.embeddings() + static_cast<std::size_t>(part.first_row) * n_embd;
+      const float* from = ports().embeddings() + static_cast<std::size_t>(part.first_row) * n_embd;
       check_numbers({from, n}, "embeddings");
       std::memcpy(to + static_cast<std::size_t>(offset) * n_embd, from, n * sizeof(float));
       continue;
     }
-    const float* from = ports_.embeddings() + i * n_embd;
+    const float* from = ports().embeddings() + i * n_embd;
     check_numbers({from, n_embd}, "embeddings");
     const bool is_first = offset == 0, is_last = offset + part.n_rows == static_cast<int>(s.tokens.size());
     float share = static_cast<float>(part.n_rows) / static_cast<float>(s.tokens.size());
@@ -249,17 +256,18 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
   // Where few rows have outputs, the last feed-forward is for those only.
   const bool trimmed = !params_.embeddings && n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
   if (trimmed)
-    for (int i = 0; i < n_outputs; ++i) ports_.output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
+    for (int i = 0; i < n_outputs; ++i) ports().output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
   for (int segment = 0; segment < segments_.head(); ++segment) {
     check_stop(stop);
     const bool trims = trimmed && segment == segments_.last_run();
     const int output_bucket = trims ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
     const ggml::StepCounts counts{n_tokens_, trims ? n_outputs : 0, static_cast<int>(parts_.size())};
-    programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket}, counts, stop);
+    programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket, .ports = set_}, counts,
+                  stop);
   }
   if (params_.embeddings) run_embeddings(step, bucket, stop);
   const std::span<const Output> all(outputs_);
-  const auto head_rows = static_cast<std::size_t>(ports_.sizes().max_head_rows);
+  const auto head_rows = static_cast<std::size_t>(ports().sizes().max_head_rows);
   for (std::size_t begin = 0; begin < all.size(); begin += head_rows) {
     check_stop(stop);
     // A trimmed stream holds the outputs in order; the head finds them by that number.
@@ -267,19 +275,23 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
       for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
     run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
   }
-  if (all.empty()) programs_.synchronise();
+  if (all.empty() && sets_.size() > 1)
+    programs_.mark(set_);
+  else if (all.empty())
+    programs_.synchronise();
   count_bytes();
 }
 
 void StepRunner::run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output) {
   const int n = static_cast<int>(outputs.size());
-  for (int i = 0; i < n; ++i) ports_.head_rows()[i] = outputs[static_cast<std::size_t>(i)].row;
+  for (int i = 0; i < n; ++i) ports().head_rows()[i] = outputs[static_cast<std::size_t>(i)].row;
   const bool sample = prepare_samplers(outputs);
   const ggml::StepCounts counts{1, n, 0};  // its graph has rows of outputs only
   programs_.run({.segment = segments_.head(),
                  .token_bucket = 0,
-                 .output_bucket = bucket_for(n, ports_.sizes().max_head_rows),
-                 .sample = sample},
+                 .output_bucket = bucket_for(n, ports().sizes().max_head_rows),
+                 .sample = sample,
+                 .ports = set_},
                 counts, stop);
   programs_.synchronise();
   store(outputs, output);
@@ -290,7 +302,7 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
   bool any = false;
   adjust_.clear();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    ggml::SampleRow& row = ports_.sample_rows()[i];
+    ggml::SampleRow& row = ports().sample_rows()[i];
     row = {};
     row.logits_row = -1;
     row.mask_row = -1;
@@ -304,40 +316,41 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
     row.adjust_begin = static_cast<std::int32_t>(begin);
     row.adjust_end = static_cast<std::int32_t>(adjust_.size());
     row.mask_row = -1;
-    const auto words = static_cast<std::size_t>(ports_.mask_words());
-    if (sampler->mask() != nullptr && sampler->mask()->fill({ports_.masks() + i * words, words}))
+    const auto words = static_cast<std::size_t>(ports().mask_words());
+    if (sampler->mask() != nullptr && sampler->mask()->fill({ports().masks() + i * words, words}))
       row.mask_row = static_cast<std::int32_t>(i);
   }
-  if (adjust_.size() > ports_.sizes().adjust_entries) {
-    ports_.grow_adjust(2 * adjust_.size());
+  if (adjust_.size() > ports().sizes().adjust_entries) {
+    programs_.synchronise();
+    for (const std::unique_ptr<StepPorts>& set : sets_) set->grow_adjust(2 * adjust_.size());
     programs_.clear();
   }
-  if (!adjust_.empty()) std::memcpy(ports_.adjust(), adjust_.data(), adjust_.size() * sizeof(ggml::SampleAdjust));
+  if (!adjust_.empty()) std::memcpy(ports().adjust(), adjust_.data(), adjust_.size() * sizeof(ggml::SampleAdjust));
   return any;
 }
 
 void StepRunner::sample_on_host(std::size_t output, Sampler& sampler) {
-  const ggml::SampleRow& row = ports_.sample_rows()[output];
+  const ggml::SampleRow& row = ports().sample_rows()[output];
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
-  const auto words = static_cast<std::size_t>(ports_.mask_words());
+  const auto words = static_cast<std::size_t>(ports().mask_words());
   const auto begin = static_cast<std::size_t>(row.adjust_begin), end = static_cast<std::size_t>(row.adjust_end);
   std::span<const std::uint32_t> allowed;
-  if (row.mask_row >= 0) allowed = {ports_.masks() + static_cast<std::size_t>(row.mask_row) * words, words};
+  if (row.mask_row >= 0) allowed = {ports().masks() + static_cast<std::size_t>(row.mask_row) * words, words};
   host_result_ =
-      sampler.sample_on_host(row, {ports_.logits() + output * n_vocab, n_vocab},
+      sampler.sample_on_host(row, {ports().logits() + output * n_vocab, n_vocab},
                              std::span<const ggml::SampleAdjust>(adjust_).subspan(begin, end - begin), allowed);
 }
 
 void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_numbers({ports_.logits() + i * n_vocab, n_vocab}, "logits");
+    check_numbers({ports().logits() + i * n_vocab, n_vocab}, "logits");
     if (outputs[i].logits != nullptr)
-      std::memcpy(outputs[i].logits, ports_.logits() + i * n_vocab, n_vocab * sizeof(float));
+      std::memcpy(outputs[i].logits, ports().logits() + i * n_vocab, n_vocab * sizeof(float));
     if (outputs[i].sampler == nullptr) continue;
     const bool on_host = outputs[i].sampler->on_host();
     if (on_host) sample_on_host(i, *outputs[i].sampler);
-    const ggml::SampleResult& sampled = on_host ? host_result_ : ports_.sampled()[i];
+    const ggml::SampleResult& sampled = on_host ? host_result_ : ports().sampled()[i];
     outputs[i].sampler->collect(sampled);
     std::optional<SampledToken>& to = output.result.sequences[static_cast<std::size_t>(outputs[i].sequence)].sampled;
     if (!to) to.emplace();

@@ -23,7 +23,7 @@ struct StepOutput {
 /// Allocates nothing once its vectors have grown and the step's programs are compiled. Thread-compatible.
 class StepRunner {
  public:
-  StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, StepPorts& ports,
+  StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, const PortSets& ports,
              ProgramCache& programs, const SegmentBuilder& segments);
 
   /// Pre: the step was checked and its cells were appended; `first_cells[i]` is the old length of its i-th sequence.
@@ -35,6 +35,8 @@ class StepRunner {
   [[nodiscard]] double kv_bytes() const { return kv_bytes_; }
 
  private:
+  [[nodiscard]] StepPorts& ports() { return *sets_[static_cast<std::size_t>(set_)]; }
+
   /// A run of tokens of one sequence inside the ubatch.
   struct Part {
     int sequence = 0;  // index in the step
@@ -71,7 +73,8 @@ class StepRunner {
   const Model& model_;
   const ContextParams& params_;
   const KvCache& cache_;
-  StepPorts& ports_;
+  const PortSets& sets_;
+  int set_ = 0;  // that the present ubatch uses
   ProgramCache& programs_;
   const SegmentBuilder& segments_;
 

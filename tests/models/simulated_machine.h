@@ -21,6 +21,7 @@ class SimulatedMachine {
     std::vector<std::string> lacks = {};
     std::shared_ptr<ggml::SimulatedTime> time = nullptr;  // set: what work takes is added up
     ggml::SimulatedDeviceSpec host = {};                  // speeds of the CPU for that
+    double card_bandwidth = 1e12;
   };
   explicit SimulatedMachine(const Options& options) {
     ggml::CpuOptions cpu;
@@ -33,6 +34,7 @@ class SimulatedMachine {
       spec.name = "CUDA" + std::to_string(i);
       spec.memory_bytes = options.card_bytes;
       spec.lacks = options.lacks;
+      spec.bandwidth = options.card_bandwidth;
       spec.seed = options.seed == 0 ? 0 : options.seed + 1000003u * static_cast<std::uint64_t>(i);
       devices_.push_back(ggml::make_simulated_device(spec, ggml::DeviceId(i + 1), options.time));
     }

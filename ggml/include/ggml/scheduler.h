@@ -73,6 +73,11 @@ class Scheduler {
   /// As Executor::run: devices may still be busy when it returns. After an error all devices are idle.
   void run(Program& program, const StepCounts& counts, const StopToken& stop);
   void synchronise();
+  /// Remembers all that was run so far under a number from 0 to kMarks - 1, and waits for what a number stands for: so
+  /// that a caller with several sets of ports can fill one while devices work with another.
+  static constexpr int kMarks = 2;
+  void mark(int number);
+  void wait_for(int number);
   /// Waits without asking what failed: after an error that is reported anyway.
   void settle() noexcept;
 

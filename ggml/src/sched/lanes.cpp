@@ -10,6 +10,7 @@ Lanes::Lanes(std::vector<std::unique_ptr<Executor>> executors) {
   for (std::unique_ptr<Executor>& executor : executors) {
     Lane lane;
     lane.touched = executor->make_event();
+    for (std::unique_ptr<Event>& mark : lane.marks) mark = executor->make_event();
     lane.executor = std::move(executor);
     lane.seen.resize(executors.size(), 0);
     lanes_.push_back(std::move(lane));
@@ -47,6 +48,14 @@ void Lanes::copy(const std::vector<BoundCopy>& copies, const StepCounts& counts,
     ++(c.to_device ? link.copies_in : link.copies_out);
     if (i + 1 == copies.size() || copies[i + 1].device != c.device) touched(c.device);
   }
+}
+
+void Lanes::mark(std::size_t number) {
+  for (Lane& lane : lanes_) lane.executor->record(*lane.marks[number]);
+}
+
+void Lanes::wait_for_mark(std::size_t number) {
+  for (Lane& lane : lanes_) lane.marks[number]->wait();
 }
 
 void Lanes::synchronise() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -28,6 +29,8 @@ class Lanes {
   /// What was given to `device` so far touches host memory.
   void touched(int device);
   void copy(const std::vector<BoundCopy>& copies, const StepCounts& counts, SchedulerStats& stats);
+  void mark(std::size_t number);
+  void wait_for_mark(std::size_t number);
   /// Waits for all; throws the first failure.
   void synchronise();
   /// The same after an error: what else failed is of no interest.
@@ -37,6 +40,7 @@ class Lanes {
   struct Lane {
     std::unique_ptr<Executor> executor;
     std::unique_ptr<Event> touched;
+    std::array<std::unique_ptr<Event>, Scheduler::kMarks> marks;
     std::uint64_t number = 0;         // of the last touch
     std::vector<std::uint64_t> seen;  // per other lane: the last touch that was waited for
   };

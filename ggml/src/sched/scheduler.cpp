@@ -261,6 +261,14 @@ void Scheduler::synchronise() {
   impl_->lanes.synchronise();
 }
 
+void Scheduler::mark(int number) {
+  impl_->lanes.mark(static_cast<std::size_t>(number));
+}
+
+void Scheduler::wait_for(int number) {
+  impl_->lanes.wait_for_mark(static_cast<std::size_t>(number));
+}
+
 void Scheduler::settle() noexcept {
   impl_->lanes.settle();
 }

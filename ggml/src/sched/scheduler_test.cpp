@@ -38,6 +38,7 @@ std::vector<std::unique_ptr<Device>> make_machine(int n_cards, std::uint64_t see
 
 std::vector<Device*> pointers(const std::vector<std::unique_ptr<Device>>& devices) {
   std::vector<Device*> list;
+  list.reserve(devices.size());
   for (const auto& device : devices) list.push_back(device.get());
   return list;
 }
