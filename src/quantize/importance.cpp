@@ -104,12 +104,28 @@ void ImportanceMatrix::save_gguf(const std::string& path) const {
   writer.finish();
 }
 
+namespace {
+
+/// Makes the entry of a legacy file, which knows no matrices, look like that of `other` where the sizes allow it.
+void divide_like(const ImportanceMatrix::Entry& other, ImportanceMatrix::Entry& entry) {
+  const bool legacy =
+      entry.matrices() == 1 && other.matrices() > 1 && entry.square_sums.size() == other.square_sums.size();
+  if (!legacy) return;
+  entry.columns = other.columns;
+  entry.counts.assign(other.counts.size(), entry.counts.front());
+}
+
+}  // namespace
+
 void ImportanceMatrix::merge(const ImportanceMatrix& other) {
   for (const auto& [name, entry] : other.entries) {
     const auto [at, is_new] = entries.try_emplace(name, entry);
     if (is_new) continue;
     Entry& own = at->second;
-    if (own.columns != entry.columns || own.matrices() != entry.matrices()) {
+    Entry added = entry;
+    divide_like(added, own);
+    divide_like(own, added);
+    if (own.columns != added.columns || own.matrices() != added.matrices()) {
       throw Error(ErrorCode::invalid_argument,
                   strf("%s has %lld x %lld sums in one importance matrix and %lld x %lld in another",
                        ggml::gguf::quoted(name).c_str(), static_cast<long long>(own.columns),
@@ -117,8 +133,8 @@ void ImportanceMatrix::merge(const ImportanceMatrix& other) {
                        static_cast<long long>(entry.matrices())),
                   "merge matrices of one model only");
     }
-    for (std::size_t i = 0; i < own.square_sums.size(); ++i) own.square_sums[i] += entry.square_sums[i];
-    for (std::size_t i = 0; i < own.counts.size(); ++i) own.counts[i] += entry.counts[i];
+    for (std::size_t i = 0; i < own.square_sums.size(); ++i) own.square_sums[i] += added.square_sums[i];
+    for (std::size_t i = 0; i < own.counts.size(); ++i) own.counts[i] += added.counts[i];
   }
   for (const std::string& name : other.datasets)
     if (std::find(datasets.begin(), datasets.end(), name) == datasets.end()) datasets.push_back(name);

@@ -76,6 +76,20 @@ TEST_F(Importance, MergingAddsSumsAndRefusesOtherShapes) {
   EXPECT_THROW(matrix_.merge(other), ggml::Error);
 }
 
+TEST_F(Importance, LegacyFilesMergeWithGgufFilesExpertByExpert) {
+  matrix_.save_legacy(path());
+  ImportanceMatrix legacy = ImportanceMatrix::load(path());
+  legacy.merge(matrix_);
+  const ImportanceMatrix::Entry& entry = legacy.entries.at("blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(entry.columns, 2);
+  ASSERT_EQ(entry.matrices(), 3);
+  // The file has one number of calls, that of the expert with the most: 3.
+  EXPECT_EQ(entry.counts, (std::vector<float>{4, 3, 6}));
+  EXPECT_EQ(entry.square_sums[5], 24);
+  matrix_.merge(ImportanceMatrix::load(path()));
+  EXPECT_EQ(matrix_.entries.at("blk.0.ffn_up_exps.weight").counts, entry.counts);
+}
+
 TEST_F(Importance, WeightsThatNoRowReachedAreNotWritten) {
   matrix_.entries["blk.2.attn_q.weight"] = {3, {0, 0, 0}, {0}};
   matrix_.save_gguf(path("a"));

@@ -116,8 +116,10 @@ class Planner {
   void add_importance(const TensorInfo& tensor, TensorChoice& out) const {
     if (p_.importance != nullptr && uses_importance(tensor.name) && !is_float(out.type)) {
       if (const ImportanceMatrix::Entry* entry = find_importance(tensor.name)) {
-        if (entry->columns != tensor.shape[0] ||
-            (entry->matrices() != 1 && entry->matrices() != tensor.shape[2] * tensor.shape[3])) {
+        // A legacy file has the columns of all experts in a row.
+        const std::int64_t all = tensor.shape[0] * tensor.shape[2] * tensor.shape[3];
+        const bool one_for_all = entry->matrices() == 1 && entry->columns == tensor.shape[0];
+        if (!one_for_all && static_cast<std::int64_t>(entry->square_sums.size()) != all) {
           throw Error(ErrorCode::invalid_argument,
                       strf("the importance matrix has %lld columns in %lld matrices for %s, the model %s",
                            static_cast<long long>(entry->columns), static_cast<long long>(entry->matrices()),

@@ -23,9 +23,9 @@ using ggml::gguf::File;
 using ggml::gguf::TensorInfo;
 
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-/// Weights that one worker decodes at a time: 4 MiB of floats. Searches take seconds per million, so that a stop is
+/// Weights that one worker decodes at a time: 1 MiB of floats. Searches take seconds per million; a stop is to be
 /// noticed soon.
-constexpr std::int64_t kChunkWeights = std::int64_t{1} << 20;
+constexpr std::int64_t kChunkWeights = std::int64_t{1} << 18;
 constexpr std::uint64_t kCopyBytes = std::uint64_t{8} << 20;
 
 /// A run of rows of one matrix, or a piece of a tensor that is copied.

@@ -116,7 +116,7 @@ class Split(unittest.TestCase):
                 self.assertEqual(os.listdir(self.folder), [])
 
     def test_a_full_disk_leaves_nothing(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
         errors = run("--split-max-tensors", "9", MODEL, self.prefix, expect=1, preexec_fn=limit).stderr
         self.assertIn("File too large", errors)
         self.assertEqual(os.listdir(self.folder), [])

@@ -97,13 +97,13 @@ class Quantize(unittest.TestCase):
             self.assertLess(error, ERRORS[kind], f"{name} {kind}")
 
     def test_every_file_type_of_llama_cpp_is_read_by_the_package(self):
-        wide_model(self.path("in.gguf"))
-        for name in ("f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m q6_k iq4_nl iq4_xs iq3_s iq3_m iq3_xs "
+        wide_model(self.path("in.gguf"), layers=1)
+        for name in ("f16 bf16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m q6_k iq4_nl iq4_xs iq3_s iq3_m "
                      "mxfp4_moe").split():
             with self.subTest(name=name):
                 run(self.path("in.gguf"), self.out, name.upper())
                 self.check(self.path("in.gguf"), self.out)
-        for name in "iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq2_m iq3_xxs q2_k_s".split():
+        for name in "iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq2_m iq3_xs iq3_xxs q2_k_s".split():
             with self.subTest(name=name):
                 run("--ignore-imatrix-rules", self.path("in.gguf"), self.out, name)
                 self.check(self.path("in.gguf"), self.out)
@@ -281,7 +281,7 @@ class Quantize(unittest.TestCase):
         self.fails("File too large", self.path("in.gguf"), self.out, "q8_0", preexec_fn=limit)
 
     def test_an_interruption_leaves_nothing(self):
-        wide_model(self.path("in.gguf"), width=1024, layers=8)
+        wide_model(self.path("in.gguf"), width=1024, layers=4)
         for number in (signal.SIGINT, signal.SIGTERM):
             child = subprocess.Popen([TOOL, "--ignore-imatrix-rules", self.path("in.gguf"), self.out, "iq2_s", "1"], stdout=subprocess.DEVNULL,
                                      stderr=subprocess.PIPE, text=True)
