@@ -3,9 +3,9 @@
 # Idempotent, and quick when everything is there.
 #
 #   scripts/install-deps.sh [--no-python] [--no-lint] [--no-test]
-#     --no-python  no Python packages (tests of the server, get-model.sh with pip)
+#     --no-python  no Python (tests of the server, get-model.sh with pip)
 #     --no-lint    no clang (format, tidy, fuzzers)
-#     --no-test    no GoogleTest and Google Benchmark
+#     --no-test    no GoogleTest, Google Benchmark and Python packages for tests
 set -euo pipefail
 
 python=1 lint=1 test=1
@@ -50,9 +50,9 @@ fi
 need_cmake=0
 if ! cmake --version 2>/dev/null | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || v[1] == 3 && v[2] >= 25) }'; then need_cmake=1; fi
 
-if [ "$python" = 1 ] || [ "$need_cmake" = 1 ]; then
+if [ "$python$test" = 11 ] || [ "$need_cmake" = 1 ]; then
   modules=()
-  if [ "$python" = 1 ]; then
+  if [ "$python$test" = 11 ]; then
     # Looking for the modules is quick; importing openai alone takes seconds.
     mapfile -t modules < <(python3 -c '
 import importlib.util, sys
