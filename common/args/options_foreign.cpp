@@ -13,7 +13,6 @@ struct Row {
 
 const std::vector<Row> kRows = {
     {{"--perplexity", "--all-logits"}, ""},
-    {{"-fitp", "--fit-print"}, "on|off"},
     {{"--context-file"}, "FNAME"},
     {{"--chunk-size"}, "N"},
     {{"--chunk-separator"}, "S"},

@@ -12,6 +12,30 @@ namespace {
 constexpr int kDefaultChunk = 512;
 constexpr int kMostSequences = 64;
 
+/// Sequences take whole blocks of the cache.
+int cells_of(const ScoreShape& shape) {
+  constexpr int kBlock = 256;
+  return (shape.n_ctx + kBlock - 1) / kBlock * kBlock * shape.n_seq;
+}
+
+llama::ContextParams score_params(const Settings& settings, const llama::ModelInfo& info, const ScoreShape& shape,
+                                  ggml::Observer* observer) {
+  if (info.is_encoder) {
+    throw ggml::Error(ggml::ErrorCode::unsupported, info.architecture + " models predict no tokens",
+                      "use a model that generates text");
+  }
+  if (info.n_ctx_train > 0 && shape.n_ctx > info.n_ctx_train) {
+    ggml::logf(ggml::LogLevel::warn, "the model was trained with %d tokens, but chunks have %d", info.n_ctx_train,
+               shape.n_ctx);
+  }
+  llama::ContextParams params = context_params(settings, info, shape.n_seq);
+  params.n_ctx = cells_of(shape);
+  params.n_batch = std::min(params.n_batch, shape.n_ctx * shape.n_seq);
+  params.n_ubatch = std::min(params.n_ubatch, params.n_batch);
+  params.observer = observer;
+  return params;
+}
+
 }  // namespace
 
 ScoreShape score_shape(const Settings& settings) {
@@ -27,25 +51,26 @@ ScoreShape score_shape(const Settings& settings) {
   return shape;
 }
 
+PlannedRun plan_scores(const Settings& settings) {
+  const ScoreShape shape = score_shape(settings);
+  Settings in_chunks = settings;
+  in_chunks.context.n_ctx = cells_of(shape);
+  PlannedRun planned = plan_run(in_chunks, shape.n_seq);
+  announce(planned);
+  return planned;
+}
+
+std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,
+                                                   const PlannedRun& planned, const ScoreShape& shape,
+                                                   ggml::Observer* observer) {
+  return std::make_unique<llama::Context>(model, planned.machine->pointers(), planned.plan(),
+                                          score_params(settings, model.info(), shape, observer));
+}
+
 std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,
                                                    ggml::Device& device, const ScoreShape& shape,
                                                    ggml::Observer* observer) {
-  if (model.info().is_encoder) {
-    throw ggml::Error(ggml::ErrorCode::unsupported, model.info().architecture + " models predict no tokens",
-                      "use a model that generates text");
-  }
-  if (model.info().n_ctx_train > 0 && shape.n_ctx > model.info().n_ctx_train) {
-    ggml::logf(ggml::LogLevel::warn, "the model was trained with %d tokens, but chunks have %d",
-               model.info().n_ctx_train, shape.n_ctx);
-  }
-  llama::ContextParams params = context_params(settings, model, shape.n_seq);
-  // Sequences take whole blocks of the cache.
-  constexpr int kBlock = 256;
-  params.n_ctx = (shape.n_ctx + kBlock - 1) / kBlock * kBlock * shape.n_seq;
-  params.n_batch = std::min(params.n_batch, shape.n_ctx * shape.n_seq);
-  params.n_ubatch = std::min(params.n_ubatch, params.n_batch);
-  params.observer = observer;
-  return std::make_unique<llama::Context>(model, device, params);
+  return std::make_unique<llama::Context>(model, device, score_params(settings, model.info(), shape, observer));
 }
 
 std::vector<llama::Token> tokens_of_text(const Settings& settings, const llama::Model& model, bool parse_special) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/args/settings.h"
+#include "common/setup/planned_run.h"
 #include "llama/context.h"
 #include "llama/model.h"
 
@@ -19,7 +20,13 @@ struct ScoreShape {
 /// A chunk is -c tokens (512 without it) and as many chunks are evaluated together as -b has room for.
 [[nodiscard]] ScoreShape score_shape(const Settings& settings);
 
-/// A context for that many chunks. `observer` may be null.
+/// Plans and announces a run in chunks. Throws Error, DoesNotFit.
+[[nodiscard]] PlannedRun plan_scores(const Settings& settings);
+
+/// A context for that many chunks, on one device or as planned. `observer` may be null.
+[[nodiscard]] std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,
+                                                                 const PlannedRun& planned, const ScoreShape& shape,
+                                                                 ggml::Observer* observer);
 [[nodiscard]] std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,
                                                                  ggml::Device& device, const ScoreShape& shape,
                                                                  ggml::Observer* observer);

@@ -148,7 +148,7 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
       rope_factors_ != nullptr ? reinterpret_cast<const float*>(rope_factors_->placements.front().data) : nullptr;
   for (const LayerHparams& layer : hparams.layers) {
     KvCache::LayerRope rope{resolve_rope(hparams, layer, overrides), factors};
-    rope.params.has_factors = factors != nullptr;
+    rope.params.has_factors = rope_factors_ != nullptr;
     // Where the rotated part of a cached key lies.
     if (hparams.has_latent_attention())
       rope.params.first = params.mla == 0 ? layer.dk - layer.n_rot : hparams.mla.kv_rank;

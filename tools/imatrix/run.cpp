@@ -65,7 +65,7 @@ ImportanceMatrix load_inputs(const std::vector<std::string>& paths) {
 /// Reads the text chunk by chunk.
 class Reading {
  public:
-  Reading(const Settings& settings, const llama::Model& model, ggml::Device& device)
+  Reading(const Settings& settings, const llama::Model& model, const common::PlannedRun& planned)
       : settings_(settings),
         model_(model),
         collector_(CollectorOptions{settings.imatrix.process_output}),
@@ -74,7 +74,7 @@ class Reading {
     skip_chunks();
     n_chunk_ = common::chunk_count(tokens_.size(), shape_.n_ctx, settings.perplexity.chunks);
     shape_.n_seq = std::min(shape_.n_seq, std::max(n_chunk_, 1));
-    context_ = common::make_score_context(settings, model, device, shape_, &collector_);
+    context_ = common::make_score_context(settings, model, planned, shape_, &collector_);
     threads_ = common::thread_counts(settings).batch;
   }
 
@@ -190,9 +190,9 @@ bool run(const Settings& settings, const std::atomic<bool>& stop) {
     output.save(matrix);
     return true;
   }
-  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
-  Reading reading(settings, *model, *device);
+  const common::PlannedRun planned = common::plan_scores(settings);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
+  Reading reading(settings, *model, planned);
   const std::string dataset = settings.prompt.prompt_file.empty() ? "(command line)" : settings.prompt.prompt_file;
   if (std::find(matrix.datasets.begin(), matrix.datasets.end(), dataset) == matrix.datasets.end())
     matrix.datasets.push_back(dataset);

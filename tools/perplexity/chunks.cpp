@@ -40,7 +40,7 @@ class ChunkPass {
         shape_(shape),
         tokens_(tokens),
         writer_(writer),
-        context_(common::make_score_context(run.settings, run.model, run.device, shape, nullptr)),
+        context_(common::make_score_context(run.settings, run.model, run.planned, shape, nullptr)),
         threads_(common::thread_counts(run.settings).batch) {}
 
   /// log-probabilities [rows_per_chunk, n] of chunks [begin, begin + n).
@@ -149,7 +149,7 @@ void run_strided(const Run& run, const std::vector<Token>& tokens) {
   const auto stride = static_cast<std::size_t>(wanted.stride);
   std::size_t n_windows = (tokens.size() - length + stride - 1) / stride;
   if (wanted.chunks >= 0) n_windows = std::min(n_windows, static_cast<std::size_t>(wanted.chunks));
-  const auto context = common::make_score_context(run.settings, run.model, run.device, shape, nullptr);
+  const auto context = common::make_score_context(run.settings, run.model, run.planned, shape, nullptr);
   const int threads = common::thread_counts(run.settings).batch;
   const auto width = static_cast<std::size_t>(run.model.info().n_vocab);
   const llama::Vocab& vocab = run.model.vocab();

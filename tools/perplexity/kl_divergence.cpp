@@ -44,7 +44,7 @@ void run_kl_divergence(const Run& run) {
   }
   shape = {header.n_ctx, 1};
   const int n_chunk = wanted.chunks >= 0 ? std::min(wanted.chunks, header.n_chunk) : header.n_chunk;
-  const auto context = common::make_score_context(run.settings, run.model, run.device, shape, nullptr);
+  const auto context = common::make_score_context(run.settings, run.model, run.planned, shape, nullptr);
   const int threads = common::thread_counts(run.settings).batch;
   const auto rows = static_cast<std::size_t>(header.rows_per_chunk());
   const auto width = static_cast<std::size_t>(header.n_vocab);

@@ -1,4 +1,5 @@
 // llama-perplexity: how well a model predicts a text, how far it is from another, and how it does in multiple choice.
+#include "common/score/setup.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
 #include "modes.h"
@@ -7,9 +8,9 @@ namespace {
 
 int run(const common::Settings& settings) {
   const common::PerplexitySettings& wanted = settings.perplexity;
-  const std::unique_ptr<ggml::Device> device = common::make_device(settings);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, *device);
-  const perplexity::Run run{settings, *model, *device};
+  const common::PlannedRun planned = common::plan_scores(settings);
+  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
+  const perplexity::Run run{settings, *model, planned};
   if (wanted.hellaswag) {
     perplexity::run_hellaswag(run);
   } else if (wanted.winogrande) {

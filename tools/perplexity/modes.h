@@ -1,6 +1,7 @@
 #pragma once
 
 #include "common/args/settings.h"
+#include "common/setup/planned_run.h"
 #include "llama/context.h"
 
 /// What llama-perplexity does, a file each. All print results to standard output and notes to the log.
@@ -10,7 +11,7 @@ namespace perplexity {
 struct Run {
   const common::Settings& settings;
   const llama::Model& model;
-  ggml::Device& device;
+  const common::PlannedRun& planned;
 };
 
 /// Perplexity of the text in chunks, or with --ppl-stride in overlapping windows; writes --kl-divergence-base.

@@ -21,7 +21,7 @@ ContinuationScorer::ContinuationScorer(const Run& run) : run_(run) {
   constexpr int kTexts = 4;  // as many as a question has answers, mostly
   n_ctx_ = common::score_shape(run.settings).n_ctx;
   n_seq_ = kTexts;
-  context_ = common::make_score_context(run.settings, run.model, run.device, {n_ctx_, n_seq_}, nullptr);
+  context_ = common::make_score_context(run.settings, run.model, run.planned, {n_ctx_, n_seq_}, nullptr);
   threads_ = common::thread_counts(run.settings).batch;
 }
 
