@@ -169,10 +169,9 @@ PortHomes port_homes(const Hparams& hparams, const std::vector<ggml::Device*>& d
 /// Two sets where cards take turns with the layers and a step has several ubatches: a card goes on with the next ubatch
 /// while its successor has the last one.
 PortSets port_sets(const PortSizes& sizes, const KvCache& cache, const PortHomes& homes, const ContextParams& params) {
-  std::vector<ggml::DeviceId> cards = homes.layers;
-  std::sort(cards.begin(), cards.end());
-  cards.erase(std::unique(cards.begin(), cards.end()), cards.end());
-  const auto n_cards = std::count_if(cards.begin(), cards.end(), [](ggml::DeviceId d) { return d.v != 0; });
+  std::vector<bool> has_layers(homes.devices.size(), false);
+  for (const ggml::DeviceId device : homes.layers) has_layers[static_cast<std::size_t>(device.v)] = device.v != 0;
+  const auto n_cards = std::count(has_layers.begin(), has_layers.end(), true);
   PortSets sets;
   sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
   if (n_cards > 1 && params.n_batch > params.n_ubatch) sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));

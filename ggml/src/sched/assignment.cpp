@@ -75,8 +75,11 @@ class Possibilities {
         set |= only(0);
         continue;
       }
-      for (std::size_t d = 0; d < machine_.devices.size(); ++d)
-        if (machine_.devices[d]->id() == p.device) set |= only(static_cast<int>(d));
+      for (std::size_t d = 0; d < machine_.devices.size(); ++d) {
+        // Weights without bytes are those of an outline, whose placements name devices by their place in the list.
+        const std::int32_t device = p.data == nullptr ? static_cast<std::int32_t>(d) : machine_.devices[d]->id().v;
+        if (device == p.device.v) set |= only(static_cast<int>(d));
+      }
     }
     return set;
   }
