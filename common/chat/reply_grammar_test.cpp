@@ -5,6 +5,7 @@
 
 #include "common/chat/formats/format.h"
 #include "common/chat/reply_samples.h"
+#include "common/chat/reply_test_support.h"
 #include "common/grammar/grammar_test_support.h"
 #include "ggml/error.h"
 

@@ -7,6 +7,7 @@
 
 #include "common/chat/formats/format.h"
 #include "common/chat/reply_samples.h"
+#include "common/chat/reply_test_support.h"
 
 namespace common::chat {
 namespace {

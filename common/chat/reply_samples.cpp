@@ -159,6 +159,23 @@ const std::vector<ReplySample> kJsonSamples = {
      "",
      "",
      {{"get_weather", kParis, ""}}},
+    {"GigaChat 3.1",
+     "<|role_sep|> <|message_sep|> <|function_call|>",
+     "assistant<|role_sep|>\n",
+     "Let me see.<|function_call|>{\"name\": \"get_weather\", \"arguments\": " + kParis + "}",
+     "Let me see.",
+     "",
+     {{"get_weather", kParis, ""}}},
+    {"MiroThinker",
+     "<use_mcp_tool> <tool_call> <think>",
+     "<|im_start|>assistant\n",
+     "<think>\nHm.\n</think>\n\nOk.\n<use_mcp_tool>\n<server_name>generic-extras</server_name>\n"
+     "<tool_name>get_weather</tool_name>\n<arguments>\n" +
+         kParis + "\n</arguments>\n<server_name>tool-python</server_name>\n<tool_name>add</tool_name>\n<arguments>\n" +
+         kSum + "\n</arguments>\n</use_mcp_tool>",
+     "Ok.",
+     "Hm.",
+     {{"get_weather", kParis, ""}, {"add", kSum, ""}}},
     {"DeepSeek R1",
      "<｜tool▁calls▁begin｜> ```json <think>",
      "<think>\n",
@@ -496,8 +513,8 @@ std::shared_ptr<const ToolSet> sample_tools() {
   return tools;
 }
 
-TestFormat format_of(const ReplySample& sample) {
-  TestFormat out;
+ReplyReading format_of(const ReplySample& sample) {
+  ReplyReading out;
   out.format = find_reply_format(sample.source);
   out.tools = sample_tools();
   out.opening.text = sample.opening;

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "common/chat/reply_test_support.h"
+#include "common/chat/reply_parser.h"
 
 namespace common::chat {
 
@@ -24,6 +25,6 @@ struct ReplySample {
 [[nodiscard]] const std::vector<ReplySample>& reply_samples();
 /// get_weather(city, unit?), add(a, b, opts?, tags?), run(code), now().
 [[nodiscard]] std::shared_ptr<const ToolSet> sample_tools();
-[[nodiscard]] TestFormat format_of(const ReplySample& sample);
+[[nodiscard]] ReplyReading format_of(const ReplySample& sample);
 
 }  // namespace common::chat

@@ -317,7 +317,7 @@ bool StepRunner::prepare_samplers(std::span<const Output> outputs) {
     row.adjust_end = static_cast<std::int32_t>(adjust_.size());
     row.mask_row = -1;
     const auto words = static_cast<std::size_t>(ports().mask_words());
-    if (sampler->mask() != nullptr && sampler->mask()->fill({ports().masks() + i * words, words}))
+    if (sampler->fill_mask({ports().masks() + i * words, words}, std::span(adjust_).subspan(begin)))
       row.mask_row = static_cast<std::int32_t>(i);
   }
   if (adjust_.size() > ports().sizes().adjust_entries) {

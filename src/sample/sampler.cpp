@@ -1,6 +1,7 @@
 #include "llama/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -62,30 +63,43 @@ void require(bool ok, const char* name, double value, const char* allowed) {
 
 constexpr float kAny = 1e30f;
 
-void check_real(const char* name, float value, float min = -kAny, const char* allowed = "a finite number") {
-  require(std::isfinite(value) && value >= min && value <= kAny, name, static_cast<double>(value), allowed);
-}
+/// A parameter that is a real number: what it is called, and where it goes. One row per number.
+struct RealParam {
+  const char* name;
+  float SamplingParams::*from;
+  float ggml::SampleRow::*to = nullptr;  // null: it is no part of a row as it stands
+  float min = -kAny;
+  const char* allowed = "a finite number";
+};
+
+constexpr RealParam kReals[] = {
+    {"temperature", &SamplingParams::temperature, &ggml::SampleRow::temperature},
+    {"dynatemp_range", &SamplingParams::dynatemp_range, &ggml::SampleRow::dynatemp_range},
+    {"dynatemp_exponent", &SamplingParams::dynatemp_exponent, &ggml::SampleRow::dynatemp_exponent},
+    {"top_p", &SamplingParams::top_p, &ggml::SampleRow::top_p},
+    {"min_p", &SamplingParams::min_p, &ggml::SampleRow::min_p},
+    {"typical_p", &SamplingParams::typical_p, &ggml::SampleRow::typical_p},
+    {"top_n_sigma", &SamplingParams::top_n_sigma, &ggml::SampleRow::top_n_sigma},
+    {"tfs_z", &SamplingParams::tfs_z, &ggml::SampleRow::tfs_z},
+    {"xtc_probability", &SamplingParams::xtc_probability, &ggml::SampleRow::xtc_probability},
+    {"xtc_threshold", &SamplingParams::xtc_threshold, &ggml::SampleRow::xtc_threshold},
+    {"repeat_penalty", &SamplingParams::repeat_penalty, &ggml::SampleRow::repeat_penalty, 1e-6f, "a number above 0"},
+    {"frequency_penalty", &SamplingParams::frequency_penalty, &ggml::SampleRow::frequency_penalty},
+    {"presence_penalty", &SamplingParams::presence_penalty, &ggml::SampleRow::presence_penalty},
+    {"dry_multiplier", &SamplingParams::dry_multiplier},
+    {"dry_base", &SamplingParams::dry_base},
+    {"mirostat_tau", &SamplingParams::mirostat_tau, &ggml::SampleRow::mirostat_tau},
+    {"mirostat_eta", &SamplingParams::mirostat_eta, &ggml::SampleRow::mirostat_eta},
+    {"adaptive_target", &SamplingParams::adaptive_target},
+    {"adaptive_decay", &SamplingParams::adaptive_decay},
+};
 
 void check(const SamplingParams& p, const Vocab& vocab) {
-  check_real("temperature", p.temperature);
-  check_real("dynatemp_range", p.dynatemp_range);
-  check_real("dynatemp_exponent", p.dynatemp_exponent);
-  check_real("top_p", p.top_p);
-  check_real("min_p", p.min_p);
-  check_real("typical_p", p.typical_p);
-  check_real("top_n_sigma", p.top_n_sigma);
-  check_real("tfs_z", p.tfs_z);
-  check_real("xtc_probability", p.xtc_probability);
-  check_real("xtc_threshold", p.xtc_threshold);
-  check_real("repeat_penalty", p.repeat_penalty, 1e-6f, "a number above 0");
-  check_real("frequency_penalty", p.frequency_penalty);
-  check_real("presence_penalty", p.presence_penalty);
-  check_real("dry_multiplier", p.dry_multiplier);
-  check_real("dry_base", p.dry_base);
-  check_real("mirostat_tau", p.mirostat_tau);
-  check_real("mirostat_eta", p.mirostat_eta);
-  check_real("adaptive_target", p.adaptive_target);
-  check_real("adaptive_decay", p.adaptive_decay);
+  for (const RealParam& real : kReals) {
+    const float value = p.*real.from;
+    require(std::isfinite(value) && value >= real.min && value <= kAny, real.name, static_cast<double>(value),
+            real.allowed);
+  }
   require(p.min_keep >= 0, "min_keep", p.min_keep, "0 or more");
   require(p.penalty_last_n >= -1, "repeat_last_n", p.penalty_last_n, "-1 (the context size), 0 (off) or more");
   require(p.dry_penalty_last_n >= -1, "dry_penalty_last_n", p.dry_penalty_last_n,
@@ -103,6 +117,10 @@ void check(const SamplingParams& p, const Vocab& vocab) {
   }
 }
 
+bool banned(const SampleAdjust& entry) {
+  return entry.bias == -INFINITY;
+}
+
 /// All biases of a request, each token once: its own, and -infinity for what must never be sampled.
 std::vector<SampleAdjust> collect_biases(const SamplingParams& p, const Vocab& vocab) {
   std::map<Token, float> biases;
@@ -116,40 +134,28 @@ std::vector<SampleAdjust> collect_biases(const SamplingParams& p, const Vocab& v
   return list;
 }
 
-/// What is the same for every token.
+/// What is the same for every token. Stages that are not listed do not read their numbers.
 ggml::SampleRow fixed_row(const SamplingParams& p) {
   ggml::SampleRow row{};
-  row.temperature = p.temperature;
+  for (const RealParam& real : kReals)
+    if (real.to != nullptr) row.*real.to = p.*real.from;
+  row.top_k = p.top_k;
   row.min_keep = p.min_keep;
   row.n_probs = p.n_probs;
   row.report_post = p.post_sampling_probs ? 1 : 0;
+  row.adaptive_new = p.adaptive_new_p ? 1 : 0;
   row.mask_row = -1;
+  row.mirostat_mu = 2.0f * p.mirostat_tau;
   if (p.mirostat != 0) {
     row.stages[0] = SampleStage::temperature;
+    row.dynatemp_range = 0;  // the temperature in front of Mirostat is the plain one
     row.draw = p.mirostat == 1 ? SampleDraw::mirostat1 : SampleDraw::mirostat2;
-    row.mirostat_tau = p.mirostat_tau;
-    row.mirostat_eta = p.mirostat_eta;
-    row.mirostat_mu = 2.0f * p.mirostat_tau;
     return row;
   }
   for (std::size_t i = 0; i < p.samplers.size(); ++i) {
     row.stages[i] = stage_of(p.samplers[i]);
     if (p.samplers[i] == SamplerKind::adaptive_p) row.draw = SampleDraw::adaptive;
   }
-  row.dynatemp_range = p.dynatemp_range;
-  row.dynatemp_exponent = p.dynatemp_exponent;
-  row.top_k = p.top_k;
-  row.top_p = p.top_p;
-  row.min_p = p.min_p;
-  row.typical_p = p.typical_p;
-  row.top_n_sigma = p.top_n_sigma;
-  row.tfs_z = p.tfs_z;
-  row.xtc_probability = p.xtc_probability;
-  row.xtc_threshold = p.xtc_threshold;
-  row.repeat_penalty = p.repeat_penalty;
-  row.frequency_penalty = p.frequency_penalty;
-  row.presence_penalty = p.presence_penalty;
-  row.adaptive_new = p.adaptive_new_p ? 1 : 0;
   return row;
 }
 
@@ -238,6 +244,8 @@ struct Sampler::Impl {
   Impl(const SamplingParams& p, const Vocab& v, int n_ctx);
 
   void remember(Token token);
+  /// Whether a mask allows ends of generation and nothing else.
+  [[nodiscard]] bool only_ends(std::span<const std::uint32_t> words) const;
 
   SamplingParams params;
   const Vocab& vocab;
@@ -254,6 +262,7 @@ struct Sampler::Impl {
   std::optional<InfillStage> infill;
   std::vector<std::byte> scratch;  // with a host stage
   TokenMask* mask = nullptr;
+  bool bans_ends = false;  // some bias of -infinity is against an end of generation
 };
 
 Sampler::Impl::Impl(const SamplingParams& p, const Vocab& v, int n_ctx)
@@ -265,6 +274,8 @@ Sampler::Impl::Impl(const SamplingParams& p, const Vocab& v, int n_ctx)
       row(fixed_row(p)),
       adjustments(collect_biases(p, v), penalises(p) || dries(p) ? static_cast<std::size_t>(v.n_tokens()) : 0) {
   last.token = kNoToken;
+  bans_ends = std::any_of(adjustments.entries().begin(), adjustments.entries().end(),
+                          [&](const SampleAdjust& a) { return banned(a) && v.is_eog(a.token); });
   const auto size = [n_ctx](int last_n) { return static_cast<std::size_t>(last_n < 0 ? n_ctx : last_n); };
   if (penalises(p)) penalty_window.emplace(size(p.penalty_last_n));
   if (dries(p)) dry.emplace(p, v, size(p.dry_penalty_last_n));
@@ -283,6 +294,20 @@ void Sampler::Impl::remember(Token token) {
   if (const Token gone = penalty_window->push(token); gone != kNoToken) adjustments.uncount(gone);
 }
 
+bool Sampler::Impl::only_ends(std::span<const std::uint32_t> words) const {
+  std::size_t n_allowed = 0;
+  for (const std::uint32_t word : words) {
+    n_allowed += static_cast<std::size_t>(std::popcount(word));
+    if (n_allowed > vocab.eog_tokens().size()) return false;
+  }
+  std::size_t n_ends = 0;
+  for (const Token token : vocab.eog_tokens()) {
+    const auto t = static_cast<std::size_t>(token);
+    if (t / 32 < words.size()) n_ends += (words[t / 32] >> (t % 32)) & 1U;
+  }
+  return n_allowed > 0 && n_allowed == n_ends;
+}
+
 Sampler::Sampler(const SamplingParams& params, const Vocab& vocab, int n_ctx)
     : impl_(std::make_unique<Impl>(params, vocab, n_ctx)) {}
 Sampler::~Sampler() = default;
@@ -291,9 +316,6 @@ Sampler& Sampler::operator=(Sampler&&) noexcept = default;
 
 void Sampler::set_mask(TokenMask* mask) {
   impl_->mask = mask;
-}
-TokenMask* Sampler::mask() const {
-  return impl_->mask;
 }
 const SamplingParams& Sampler::params() const {
   return impl_->params;
@@ -336,6 +358,15 @@ void Sampler::prepare(ggml::SampleRow& row, std::vector<SampleAdjust>& adjust) {
       adjust.push_back({penalty.token, 0.0f, 0, penalty.amount});
     }
   }
+}
+
+bool Sampler::fill_mask(std::span<std::uint32_t> words, std::span<SampleAdjust> adjust) {
+  Impl& s = *impl_;
+  if (s.mask == nullptr || !s.mask->fill(words)) return false;
+  if (!s.bans_ends || !s.only_ends(words)) return true;
+  for (SampleAdjust& entry : adjust)
+    if (banned(entry) && s.vocab.is_eog(entry.token)) entry.bias = 0.0f;
+  return true;
 }
 
 ggml::SampleResult Sampler::sample_on_host(const ggml::SampleRow& row, std::span<const float> logits,

@@ -117,6 +117,50 @@ TEST(Sampler, BansEveryEndTokenWhenEosIsIgnored) {
   EXPECT_EQ(find(adjust, 2)->bias, -INFINITY);
 }
 
+/// Allows the given tokens.
+class FixedMask final : public TokenMask {
+ public:
+  explicit FixedMask(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  bool fill(std::span<std::uint32_t> words) override {
+    std::fill(words.begin(), words.end(), 0u);
+    for (const Token t : tokens_) words[static_cast<std::size_t>(t) / 32] |= 1u << (t % 32);
+    return true;
+  }
+  void accept(Token /*token*/) override {}
+
+ private:
+  std::vector<Token> tokens_;
+};
+
+TEST(Sampler, WhereAMaskAllowsOnlyTheEndTheBanOnItIsTakenBack) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.ignore_eos = true;
+  params.logit_bias = {{7, -INFINITY}};
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  std::vector<std::uint32_t> words(1);
+  const auto bias_of_end = [&](std::vector<Token> allowed) {
+    FixedMask mask(std::move(allowed));
+    sampler.set_mask(&mask);
+    adjust.clear();
+    sampler.prepare(row, adjust);
+    EXPECT_TRUE(sampler.fill_mask(words, adjust));
+    EXPECT_EQ(find(adjust, 7)->bias, -INFINITY);
+    return find(adjust, 2)->bias;
+  };
+  EXPECT_EQ(bias_of_end({2}), 0.0f);
+  EXPECT_EQ(bias_of_end({2, 5}), -INFINITY) << "the text can go on";
+  EXPECT_EQ(bias_of_end({5}), -INFINITY);
+  EXPECT_EQ(bias_of_end({}), -INFINITY);
+  sampler.set_mask(nullptr);
+  adjust.clear();
+  sampler.prepare(row, adjust);
+  EXPECT_FALSE(sampler.fill_mask(words, adjust));
+  EXPECT_EQ(find(adjust, 2)->bias, -INFINITY) << "each token anew";
+}
+
 TEST(Sampler, FillsStagesInTheOrderOfTheRequest) {
   const Vocab vocab = make_vocab();
   SamplingParams params;

@@ -14,6 +14,12 @@
 
 namespace {
 
+std::string repeated(std::string_view part, std::size_t bytes) {
+  std::string text;
+  while (text.size() < bytes) text += part;
+  return text;
+}
+
 std::string sample(std::size_t bytes) {
   constexpr std::string_view kPart =
       "The router picks eight experts of one hundred and twenty-eight, and the server streams what they say. In 2024 "
@@ -22,9 +28,7 @@ std::string sample(std::size_t bytes) {
       "```cpp\nfor (std::size_t i = 0; i < tokens.size(); ++i) {\n    out.push_back(vocab.piece(tokens[i]));\n}\n```\n"
       "Съешь же ещё этих мягких французских булок, да выпей чаю. Größe, façade, naïve.\n"
       "这个模型把文字切成词元，然后逐个预测下一个词元。 日本語のテキストも少し。\n";
-  std::string text;
-  while (text.size() < bytes) text += kPart;
-  return text;
+  return repeated(kPart, bytes);
 }
 
 void tokenize(benchmark::State& state, const llama::Vocab& vocab, const std::string& text) {
@@ -49,9 +53,16 @@ int main(int argc, char** argv) {
   const std::string text = sample(1 << 20);
   const std::string word(1 << 20, 'a');
   const std::string spaces(1 << 20, ' ');
-  benchmark::RegisterBenchmark("prose_code_scripts", [&](benchmark::State& s) { tokenize(s, vocab, text); });
-  benchmark::RegisterBenchmark("one_word", [&](benchmark::State& s) { tokenize(s, vocab, word); });
-  benchmark::RegisterBenchmark("spaces", [&](benchmark::State& s) { tokenize(s, vocab, spaces); });
+  const std::string emoji = repeated("😀", 1 << 20);
+  const auto add = [&](const char* name, const std::string& input) {
+    benchmark::RegisterBenchmark(name, [&vocab, &input](benchmark::State& s) {
+      tokenize(s, vocab, input);
+    })->Unit(benchmark::kMillisecond);
+  };
+  add("prose_code_scripts", text);
+  add("one_word", word);
+  add("spaces", spaces);
+  add("emoji", emoji);
   benchmark::RunSpecifiedBenchmarks();
   return 0;
 }

@@ -46,6 +46,20 @@ def test_a_grammar_is_followed_to_its_end(server, seed):
     assert word in ("yes", "no") and len(letters) == 3 and set(letters) <= set("abc")
 
 
+@pytest.mark.parametrize("fields", [{"ignore_eos": True}, {"logit_bias": [[2, False]]}], ids=str)
+def test_a_finished_grammar_ends_the_answer_whatever_bans_the_end(server, fields):
+    """The text is whole and nothing may follow it: there is no other token than the end."""
+    answer = complete(server, grammar='root ::= "yes"', **fields)
+    assert (answer["content"], answer["stop_type"]) == ("yes", "eos")
+    assert complete(server, grammar='root ::= "yes"', temperature=0, n_probs=2, **fields)["content"] == "yes"
+    assert complete(server, grammar='root ::= "yes"', samplers=["top_k", "infill"], **fields)["content"] == "yes"
+
+
+def test_a_ban_on_the_end_holds_while_the_grammar_can_go_on(server):
+    answer = complete(server, grammar='root ::= "a"*', ignore_eos=True, n_predict=12)
+    assert set(answer["content"]) == {"a"} and answer["stop_type"] == "limit" and answer["tokens_predicted"] == 12
+
+
 def test_a_grammar_wins_over_a_schema_and_an_empty_one_asks_for_nothing(server):
     assert complete(server, grammar='root ::= "ok"', json_schema=PERSON)["content"] == "ok"
     assert complete(server, grammar="", json_schema={"const": 7})["content"] == "7"

@@ -103,6 +103,27 @@ def test_lone_surrogates_are_400(server, path, field, escape):
     assert response.status_code == 400 and response.json()["error"]["type"] == "invalid_request_error"
 
 
+def test_lone_surrogates_in_a_chat_are_400(server):
+    for escape in ("\\ud800", "\\udc00"):
+        body = f'{{"messages": [{{"role": "user", "content": "x{escape}y"}}], "max_tokens": 1}}'.encode()
+        response = httpx.post(server.url + "/v1/chat/completions", content=body, timeout=60)
+        assert response.status_code == 400 and response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_odd_text_in_a_chat_is_only_text(server):
+    for text in TEXTS:
+        body = {"messages": [{"role": "user", "content": text}], "max_tokens": 2}
+        assert server.post("/v1/chat/completions", body).status_code == 200, ascii(text)
+
+
+def test_ten_megabytes_in_a_chat_are_too_much_for_the_context_and_nothing_else(server):
+    body = {"messages": [{"role": "user", "content": "word " * 2_000_000}], "max_tokens": 1}
+    response = httpx.post(server.url + "/v1/chat/completions", json=body, timeout=120)
+    assert response.status_code == 400 and response.json()["error"]["type"] == "exceed_context_size_error", response.text
+    tokens = httpx.post(server.url + "/tokenize", json={"content": "word " * 2_000_000}, timeout=120)
+    assert tokens.status_code == 200 and len(tokens.json()["tokens"]) > 2_000_000
+
+
 @pytest.mark.parametrize("unit", ["word ", "a", " ", "😀"], ids=ascii)
 def test_a_megabyte_of_one_thing_is_tokenised(server, unit):
     response = httpx.post(server.url + "/tokenize", json={"content": unit * (1_000_000 // len(unit.encode()))}, timeout=120)

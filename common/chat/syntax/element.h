@@ -99,7 +99,9 @@ template <class... Elements>
 /// A literal that is part of what was said.
 [[nodiscard]] ElementPtr said_literal(Field field, std::string literal);
 /// Text up to one of `stops`, dropped; a grammar writes `canonical`.
-[[nodiscard]] ElementPtr skipped(std::vector<std::string> stops, std::string canonical);
+[[nodiscard]] ElementPtr skipped(std::vector<std::string> stops, const std::string& canonical);
+/// The same, where a grammar writes any text of `pattern`, a GBNF expression.
+[[nodiscard]] ElementPtr skipped_like(std::vector<std::string> stops, std::string pattern);
 
 // ---- calls
 enum class Names : std::uint8_t { any, offered };  // offered: another name is no call

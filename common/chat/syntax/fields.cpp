@@ -94,15 +94,15 @@ class SaidLiteral final : public Element {
 
 class Skipped final : public Element {
  public:
-  Skipped(std::vector<std::string> stops, std::string canonical)
-      : stops_(std::move(stops)), canonical_(std::move(canonical)) {}
+  Skipped(std::vector<std::string> stops, std::string expression)
+      : stops_(std::move(stops)), expression_(std::move(expression)) {}
 
   Ahead look(Lookahead& at) const override { return look_at_any(at); }
   void add_marks(std::vector<std::string>& marks) const override {
     marks.insert(marks.end(), stops_.begin(), stops_.end());
   }
   std::unique_ptr<Matcher> match() const override { return std::make_unique<Reading>(*this); }
-  std::optional<std::string> grammar(GrammarWriter&) const override { return Builder::literal(canonical_); }
+  std::optional<std::string> grammar(GrammarWriter&) const override { return expression_; }
 
  private:
   struct Reading final : Matcher {
@@ -116,7 +116,7 @@ class Skipped final : public Element {
   };
 
   const std::vector<std::string> stops_;
-  const std::string canonical_;
+  const std::string expression_;
 };
 
 /// A short text up to a mark, collected whole.
@@ -290,8 +290,11 @@ ElementPtr said(Field field, std::vector<std::string> stops) {
 ElementPtr said_literal(Field field, std::string literal) {
   return std::make_shared<SaidLiteral>(field, std::move(literal));
 }
-ElementPtr skipped(std::vector<std::string> stops, std::string canonical) {
-  return std::make_shared<Skipped>(std::move(stops), std::move(canonical));
+ElementPtr skipped(std::vector<std::string> stops, const std::string& canonical) {
+  return std::make_shared<Skipped>(std::move(stops), Builder::literal(canonical));
+}
+ElementPtr skipped_like(std::vector<std::string> stops, std::string pattern) {
+  return std::make_shared<Skipped>(std::move(stops), std::move(pattern));
 }
 ElementPtr name(std::vector<std::string> stops, Names names) {
   return std::make_shared<Name>(std::move(stops), names);

@@ -45,12 +45,15 @@ class Sampler {
   void accept(Token token);
   void accept_prompt(std::span<const Token> tokens);
   void set_mask(TokenMask* mask);  // not owned
-  [[nodiscard]] TokenMask* mask() const;
 
   /// Fills the row (but logits_row, adjust range and mask_row, which the step assigns) with the parameters, the state
   /// and the next random numbers, and appends the sparse adjustments, each token once. Allocates nothing while
   /// `adjust` has capacity.
   void prepare(ggml::SampleRow& row, std::vector<ggml::SampleAdjust>& adjust);
+  /// The mask of the row that was prepared last; false: everything is allowed and nothing was written. Where it leaves
+  /// nothing but ends of generation, biases of -infinity against them (ignore_eos) are taken back in `adjust`, the
+  /// row's adjustments: else no token could be chosen, and what the mask describes is complete.
+  [[nodiscard]] bool fill_mask(std::span<std::uint32_t> words, std::span<ggml::SampleAdjust> adjust);
   /// Whether the row must not go to a device.
   [[nodiscard]] bool on_host() const;
   /// Pre: on_host(). The chain for one row of logits; `adjust` and `allowed` as the row names them.
