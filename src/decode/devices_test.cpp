@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <random>
 
 #include "ggml/error.h"
@@ -11,6 +12,7 @@
 #include "model/weights.h"
 #include "models/golden.h"
 #include "models/simulated_machine.h"
+#include "test_support.h"
 
 /// Whole models over a CPU and simulated cards: any plan gives what the CPU alone gives.
 namespace llama::golden {
@@ -306,6 +308,35 @@ TEST_P(SplitExperts, WorkBesideTheSharedOnes) {
   }
   ASSERT_GT(shared.size(), 0u);
   EXPECT_GE(together, 0.9 * shorter);
+}
+
+TEST(Encoder, GivesTheSameEmbeddingsOverSeveralDevices) {
+  const auto shared = tandem::shared_dir();
+  if (!shared || !std::filesystem::exists(*shared / "data" / "models" / "bert.gguf")) GTEST_SKIP() << "no encoder";
+  ModelParams model_params;
+  model_params.path = (*shared / "data" / "models" / "bert.gguf").string();
+  const auto embed = [&](const Machine& machine, const Plan& plan) {
+    const auto model = Model::load(model_params, machine.devices(), plan, {});
+    Context context(*model, machine.devices(), plan, context_params());
+    std::vector<float> all;
+    for (int round = 0; round < 2; ++round) {
+      const SeqId a = context.create_sequence(), b = context.create_sequence();
+      const Token first[] = {2, 5, 9, 11, 3}, second[] = {2, 7, 3};
+      const StepSequence both[] = {{a, first, Outputs::last, nullptr}, {b, second, Outputs::last, nullptr}};
+      for (const StepResult::Sequence& s : context.run({both}).sequences)
+        all.insert(all.end(), s.embeddings.begin(), s.embeddings.end());
+      context.remove_sequence(a);
+      context.remove_sequence(b);
+    }
+    return all;
+  };
+  const Machine alone({.n_cards = 0});
+  const std::vector<float> expected = embed(alone, Machine::all_on(0, 0));
+  const Machine machine({.n_cards = 2, .seed = 9, .lacks = {"pool"}});
+  Plan plan = Machine::all_on(1, 64);
+  plan.layer_device[1] = plan.kv_device[1] = ggml::DeviceId(2);
+  plan.input_device = ggml::DeviceId(0);
+  EXPECT_EQ(embed(machine, plan), expected);
 }
 
 /// Several ubatches of a prompt over two cards that have half of the layers each.
