@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ggml/log.h"
+
 namespace llama {
 
 namespace {
@@ -22,6 +24,7 @@ DeviceMemory::DeviceMemory(std::span<ggml::Device* const> devices, const WeightP
     weights.buffers.push_back(devices[d]->allocate(bytes[d], ggml::BufferKind::device));
     next_[d] = weights.buffers.back()->data();
     total_bytes_ += bytes[d];
+    ggml::logf(ggml::LogLevel::info, "weights device=%s bytes=%zu", devices[d]->name().c_str(), bytes[d]);
   }
 }
 

@@ -135,10 +135,15 @@ void note_bad_values(const ggml::Weight& weight, const std::byte* data, std::vec
   }
 }
 
-/// Pins the weights. That it fails is a warning: the model works, only less steadily.
-void lock_weights(const ModelWeights& weights) {
+/// Pins the weights that are computed with in host memory. That it fails is a warning: the model works, only less
+/// steadily.
+void lock_weights(std::span<const Loaded> tensors, const ModelWeights& weights) {
   try {
-    for (const ggml::gguf::Mapping& mapping : weights.mappings) mapping.lock(0, mapping.bytes().size());
+    for (const Loaded& tensor : tensors) {
+      const ggml::Placement& at = tensor.weight->placements.front();
+      if (at.kind == ggml::BufferKind::mapping && at.role != ggml::PlacementRole::cache)
+        weights.mappings[tensor.info->shard].lock(tensor.info->offset, tensor.info->bytes);
+    }
     for (const std::unique_ptr<ggml::Buffer>& buffer : weights.buffers)
       if (buffer->kind() != ggml::BufferKind::device && mlock(buffer->data(), buffer->bytes()) != 0)
         throw Error(ErrorCode::out_of_memory,
@@ -172,9 +177,9 @@ class Loading {
     else
       read(places, memory, progress);
     if (params_.check_tensors) check(mapped, progress);
-    if (params_.lock_memory) lock_weights(weights_);
     if (mapped && !params_.check_tensors) progress.add(total);
     copy(memory, callback);
+    if (params_.lock_memory) lock_weights(tensors_, weights_);
     derive();
   }
 
