@@ -53,6 +53,7 @@ void print_final_estimate(const Likelihood& likelihood, int chunks, int n_ctx) {
   }
   std::printf("Final estimate: PPL over %d chunks for n_ctx=%d = %.4lf +/- %.5lf\n", chunks, n_ctx,
               likelihood.perplexity(), likelihood.perplexity_error());
+  std::fflush(stdout);
   ggml::logf(ggml::LogLevel::info, "Final estimate: PPL = %.4lf +/- %.5lf", likelihood.perplexity(),
              likelihood.perplexity_error());
 }

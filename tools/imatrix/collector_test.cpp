@@ -8,6 +8,7 @@
 #include "common/score/windows.h"
 #include "ggml/cpu.h"
 #include "ggml/error.h"
+#include "ggml/gguf.h"
 #include "statistics.h"
 
 namespace imatrix {
@@ -79,7 +80,8 @@ TEST(Collector, SeesAllTokensInAllLayersOfRealGraphs) {
     ImportanceMatrix matrix;
     collector.move_to(matrix);
     std::size_t projections = 0;
-    for (const auto& tensor : ggml::gguf::File::open(path).tensors()) {
+    const ggml::gguf::File file = ggml::gguf::File::open(path);
+    for (const ggml::gguf::TensorInfo& tensor : file.tensors()) {
       if (tensor.shape.dims() < 2 || tensor.name == "token_embd.weight") continue;
       ++projections;
       const auto found = matrix.entries.find(tensor.name);

@@ -183,7 +183,7 @@ class Perplexity(unittest.TestCase):
                               (("--kl-divergence", "--kl-divergence-base", self.path("bad")), "cannot be in"),
                               (("-f", self.text, "--kl-divergence-base", self.path("no/file")), "cannot write"),
                               (("-f", self.text, "--ppl-stride", "500"), "leaves no context"),
-                              (("-f", self.text, "--hellaswag"), "no HellaSwag tasks"),
+                              (("-f", self.text, "--hellaswag"), "no number of an ending"),
                               (("-f", self.text, "--winogrande"), "line 1"),
                               (("-bf", self.text, "--multiple-choice"), "no multiple-choice tasks")):
             with self.subTest(args=args):
