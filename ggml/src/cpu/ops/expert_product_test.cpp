@@ -20,7 +20,7 @@ Outcome run(const Case& c, bool decompose_all, int n_threads, bool reference) {
   const TensorId w = bed.weight_id(c.type, Shape(kK, kN, kExperts), 1.0f / 16);
   const TensorId x = bed.random_input("x", Shape(kK, c.row_per_pair ? kUsed : 1, c.tokens), Rows::tokens);
   std::vector<std::int32_t> ids;
-  ids.reserve(static_cast<std::size_t>(kUsed * c.tokens));
+  ids.reserve(std::size_t{kUsed} * static_cast<std::size_t>(c.tokens));
   for (int i = 0; i < kUsed * c.tokens; ++i) ids.push_back(i % 7 == 3 ? -1 : (i * 5) % kExperts);
   const TensorId chosen = bed.input("ids", Shape(kUsed, c.tokens), Rows::tokens, ids);
   const ActType form = type_info(c.type).act;
