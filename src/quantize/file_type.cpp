@@ -41,7 +41,7 @@ constexpr Row kRows[] = {
     {"IQ2_XXS", 19, "iq2_xxs", kMl, "2.1 bits, needs an importance matrix"},
     {"IQ2_XS", 20, "iq2_xs", kMl, "2.3 bits, needs an importance matrix"},
     {"Q2_K_S", 21, "q2_k", kMl, "2.6 bits, needs an importance matrix"},
-    {"IQ3_XS", 22, "iq3_s", kMl, "3.3 bits mix"},
+    {"IQ3_XS", 22, "iq3_s", kMl, "3.3 bits mix, needs an importance matrix"},
     {"IQ3_XXS", 23, "iq3_xxs", kMl, "3.1 bits, needs an importance matrix"},
     {"IQ1_S", 24, "iq1_s", kMl, "1.6 bits, needs an importance matrix"},
     {"IQ4_NL", 25, "iq4_nl", kMl, "4.5 bits, non-linear"},

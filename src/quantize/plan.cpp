@@ -119,7 +119,9 @@ class Planner {
         // A legacy file has the columns of all experts in a row.
         const std::int64_t all = tensor.shape[0] * tensor.shape[2] * tensor.shape[3];
         const bool one_for_all = entry->matrices() == 1 && entry->columns == tensor.shape[0];
-        if (!one_for_all && static_cast<std::int64_t>(entry->square_sums.size()) != all) {
+        const bool one_for_each =
+            entry->columns * entry->matrices() == all && (entry->matrices() == 1 || entry->columns == tensor.shape[0]);
+        if (!one_for_all && !one_for_each) {
           throw Error(ErrorCode::invalid_argument,
                       strf("the importance matrix has %lld columns in %lld matrices for %s, the model %s",
                            static_cast<long long>(entry->columns), static_cast<long long>(entry->matrices()),
