@@ -189,6 +189,7 @@ std::vector<int> layer_numbers(const File& file, const std::vector<int>& pruned)
     throw Error(ErrorCode::invalid_argument,
                 strf("--prune-layers: the model has the layers 0 to %d, and one must stay", n_layer - 1));
   }
+  numbers.reserve(static_cast<std::size_t>(n_layer));
   int next = 0;
   for (int layer = 0; layer < n_layer; ++layer) numbers.push_back(gone.contains(layer) ? -1 : next++);
   return numbers;
