@@ -54,6 +54,7 @@ class ScheduledProgram final : public Program {
     }
   }
 
+  int token_bucket = 0, output_bucket = 0;
   std::vector<BoundCopy> first_out, last_in;
   std::vector<Part> parts;
 

@@ -206,6 +206,8 @@ std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<
   for (std::size_t d = 0; d < impl_->devices.size(); ++d)
     bound.push_back(impl_->bindings(cut, ports, static_cast<int>(d)));
   auto program = std::make_unique<ScheduledProgram>();
+  program->token_bucket = cut.splits.all.front().graph.token_bucket;
+  program->output_bucket = cut.splits.all.front().graph.output_bucket;
   for (std::size_t s = 0; s < cut.splits.all.size(); ++s) {
     const Split& split = cut.splits.all[s];
     const auto d = static_cast<std::size_t>(split.device);
@@ -243,6 +245,13 @@ void Scheduler::run(Program& program, const StepCounts& counts, const StopToken&
   if (impl_->devices.size() == 1) {
     ++impl_->stats.splits;
     return impl_->lanes.executor(0).run(*scheduled.parts.front().program, counts, stop);
+  }
+  // Copies would go beyond their places before any device looks at the counts.
+  if (counts.n_tokens < 0 || counts.n_tokens > scheduled.token_bucket || counts.n_outputs < 0 ||
+      counts.n_outputs > scheduled.output_bucket) {
+    throw Error(ErrorCode::internal,
+                strf("a step of %d tokens and %d outputs was given to a program for %d and %d", counts.n_tokens,
+                     counts.n_outputs, scheduled.token_bucket, scheduled.output_bucket));
   }
   try {
     impl_->lanes.copy(scheduled.first_out, counts, impl_->stats);

@@ -265,7 +265,7 @@ TEST(Scheduler, AnErrorLeavesAllDevicesIdle) {
   const StopToken stop{[](void* n) { return ++*static_cast<int*>(n) > 1; }, &asked};
   const StepCounts counts{.n_tokens = kTokens, .n_outputs = 0, .n_spans = 1};
   EXPECT_THROW(scheduler.run(*program, counts, stop), Error);
-  // More tokens than the program is for: the device itself fails.
+  // More tokens than the program is for.
   EXPECT_THROW(
       {
         scheduler.run(*program, {.n_tokens = kTokens + 1, .n_outputs = 0, .n_spans = 1}, {});

@@ -10,7 +10,7 @@ void QueueEvent::wait() {
   std::unique_lock lock(mutex_);
   const std::uint64_t number = announced_;
   reached_.wait(lock, [&] { return number_ >= number; });
-  if (time_ != nullptr) time_->host_reaches(seconds_);
+  if (time_ != nullptr) time_->host_reaches(seconds_at(number));
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -32,7 +32,7 @@ std::uint64_t QueueEvent::announced() {
 void QueueEvent::reach(std::uint64_t number, double seconds, const std::exception_ptr& failure) {
   const std::scoped_lock lock(mutex_);
   number_ = number;
-  seconds_ = seconds;
+  seconds_at(number) = seconds;
   failure_ = failure;
   reached_.notify_all();
 }
@@ -40,7 +40,7 @@ void QueueEvent::reach(std::uint64_t number, double seconds, const std::exceptio
 double QueueEvent::wait_in_queue(std::uint64_t number) {
   std::unique_lock lock(mutex_);
   reached_.wait(lock, [&] { return number_ >= number; });
-  return seconds_;
+  return seconds_at(number);
 }
 
 Queue::Queue(const SimulatedDeviceSpec& spec, GuardedMemory& memory, std::shared_ptr<SimulatedTime> time)

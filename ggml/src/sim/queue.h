@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,7 @@ class QueueEvent final : public Event {
   friend class Queue;
   /// The next recording; waiting for it is waiting for this number.
   [[nodiscard]] std::uint64_t announce();
+  [[nodiscard]] double& seconds_at(std::uint64_t number) { return seconds_[number % kRemembered]; }
   void reach(std::uint64_t number, double seconds, const std::exception_ptr& failure);
   /// Waits on behalf of another queue; returns the time of the point. What failed there is that queue's business.
   [[nodiscard]] double wait_in_queue(std::uint64_t number);
@@ -38,7 +40,9 @@ class QueueEvent final : public Event {
   std::condition_variable reached_;
   std::uint64_t announced_ = 0;
   std::uint64_t number_ = 0;
-  double seconds_ = 0;
+  // Of the last recordings, by number: a queue that waits for one may look when the event was recorded again.
+  static constexpr std::size_t kRemembered = 256;
+  std::array<double, kRemembered> seconds_{};
   std::exception_ptr failure_;
   std::shared_ptr<SimulatedTime> time_;
 };
