@@ -134,6 +134,26 @@ class Mover {
     return true;
   }
 
+  /// Units that move with `u`: itself, and of a body with `experts` also what lies with it, if all may go there. Empty:
+  /// not possible, or no more than `u` itself.
+  [[nodiscard]] std::vector<std::size_t> group_of(std::size_t u, int device, bool experts) const {
+    if (!may_go(u, device)) return {};
+    std::vector<std::size_t> group{u};
+    if (!experts) return group;
+    if (!problem_.units[u].ordered) return {};
+    for (std::size_t i = u + 1; i < assignment_.size() && !problem_.units[i].ordered; ++i) {
+      if (assignment_[i] != assignment_[u]) continue;
+      if (std::isinf(problem_.units[i].seconds[static_cast<std::size_t>(device)])) return {};
+      group.push_back(i);
+    }
+    if (group.size() == 1) return {};
+    return group;
+  }
+
+  void go(const std::vector<std::size_t>& group, int device) {
+    for (const std::size_t u : group) go(u, device);
+  }
+
   void go(std::size_t u, int device) {
     const auto from = static_cast<std::size_t>(assignment_[u]), to = static_cast<std::size_t>(device);
     used_[from] -= problem_.units[u].bytes[from];
@@ -152,44 +172,51 @@ class Mover {
     const std::uint64_t before = excess();
     const double time = step_seconds(problem_, assignment_);
     double least = kForbidden;
-    std::size_t best_unit = 0;
+    std::vector<std::size_t> best_group;
     int best_device = -1;
-    for (std::size_t u = 0; u < assignment_.size(); ++u) {
-      const auto home = static_cast<std::size_t>(assignment_[u]);
-      if (used_[home] <= problem_.capacity[home]) continue;
-      for (int d = 0; d < static_cast<int>(problem_.n_devices()); ++d) {
-        if (!may_go(u, d)) continue;
-        const int from = assignment_[u];
-        go(u, d);
-        const std::uint64_t after = excess();
-        if (after < before) {
-          const double cost = (step_seconds(problem_, assignment_) - time) / static_cast<double>(before - after);
-          if (cost < least) {
-            least = cost;
-            best_unit = u;
-            best_device = d;
-          }
+    for_each_move([&](const std::vector<std::size_t>& group, int device) {
+      const int home = assignment_[group.front()];
+      const auto from = static_cast<std::size_t>(home);
+      if (used_[from] <= problem_.capacity[from]) return false;
+      go(group, device);
+      const std::uint64_t after = excess();
+      if (after < before) {
+        const double cost = (step_seconds(problem_, assignment_) - time) / static_cast<double>(before - after);
+        if (cost < least) {
+          least = cost;
+          best_group = group;
+          best_device = device;
         }
-        go(u, from);
       }
-    }
+      go(group, home);
+      return false;
+    });
     if (best_device < 0) return false;
-    go(best_unit, best_device);
+    go(best_group, best_device);
     return true;
+  }
+
+  /// Calls `body(group, device)` for every possible move until it says true.
+  template <class Body>
+  bool for_each_move(const Body& body) {
+    for (std::size_t u = 0; u < assignment_.size(); ++u)
+      for (int device = 0; device < static_cast<int>(problem_.n_devices()); ++device)
+        for (const bool experts : {false, true}) {
+          const std::vector<std::size_t> group = group_of(u, device, experts);
+          if (!group.empty() && body(group, device)) return true;
+        }
+    return false;
   }
 
   bool improve_by_move() {
     const double time = step_seconds(problem_, assignment_);
-    for (std::size_t u = 0; u < assignment_.size(); ++u) {
-      for (int d = 0; d < static_cast<int>(problem_.n_devices()); ++d) {
-        if (!may_go(u, d)) continue;
-        const int from = assignment_[u];
-        go(u, d);
-        if (fits() && step_seconds(problem_, assignment_) < time - kLeastGain) return true;
-        go(u, from);
-      }
-    }
-    return false;
+    return for_each_move([&](const std::vector<std::size_t>& group, int device) {
+      const int home = assignment_[group.front()];
+      go(group, device);
+      if (fits() && step_seconds(problem_, assignment_) < time - kLeastGain) return true;
+      go(group, home);
+      return false;
+    });
   }
 
   /// One unit leaves a device, another takes its room.

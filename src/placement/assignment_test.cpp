@@ -113,6 +113,14 @@ TEST(Assignment, BigProblemsAreSolvedInATimeThatAStartCanBear) {
   EXPECT_EQ(solve(problem), found);
 }
 
+TEST(Assignment, ExpertsStayWithTheirLayersWhereTwoCardsHoldAll) {
+  AssignmentProblem problem = model_problem(12, 3);
+  problem.capacity = {UINT64_MAX, static_cast<std::uint64_t>(50e9), static_cast<std::uint64_t>(30e9)};
+  const Assignment found = solve(problem);
+  ASSERT_FALSE(found.empty());
+  for (std::size_t u = 0; u + 1 < found.size(); u += 2) EXPECT_EQ(found[u], found[u + 1]) << u;
+}
+
 TEST(Assignment, NothingIsFoundWhereNothingFits) {
   AssignmentProblem problem = model_problem(4, 2);
   problem.capacity.assign(2, 1000);

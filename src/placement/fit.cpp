@@ -38,7 +38,7 @@ class Fitter {
   Fitted run() {
     base_ = place(model_, devices_, rules_);
     collect_units();
-    const int n_ctx = choose_context();
+    int n_ctx = choose_context();
     if (devices_.size() == 1) return {rules_, n_ctx, {}};
     measure(base_.plan, n_ctx);
     Assignment best;
@@ -52,6 +52,7 @@ class Fitter {
       measure(placed.plan, n_ctx);
       add_context_use(memory_, n_ctx, placed.plan);
       if (leaves_margins(placed.plan)) break;
+      n_ctx = choose_context();
     }
     Fitted fitted{best.empty() ? rules_ : rules_from(best), n_ctx, {}};
     explain(fitted, best);
@@ -198,8 +199,17 @@ AssignmentProblem Fitter::problem_for(int n_ctx, bool without_cpu, int n_gpu_lay
 }
 
 Assignment Fitter::solve_rules(int n_ctx, bool without_cpu) {
-  if (!has_split(rules_) || rules_.n_gpu_layers)
-    return solve(problem_for(n_ctx, without_cpu, rules_.n_gpu_layers.value_or(kAllLayers)));
+  if (!has_split(rules_) || rules_.n_gpu_layers) {
+    const int n_gpu_layers = rules_.n_gpu_layers.value_or(kAllLayers);
+    Assignment on_devices = solve(problem_for(n_ctx, true, n_gpu_layers));
+    if (without_cpu) return on_devices;
+    // Where all fits on the devices the search that may use the CPU too can still miss it.
+    const AssignmentProblem problem = problem_for(n_ctx, false, n_gpu_layers);
+    Assignment anywhere = solve(problem);
+    if (on_devices.empty()) return anywhere;
+    return anywhere.empty() || step_seconds(problem, on_devices) <= step_seconds(problem, anywhere) ? on_devices
+                                                                                                    : anywhere;
+  }
   // With -ts a number of layers decides where each of them is: as many as fit.
   for (int n = model_.n_layer + 1; n >= 0; --n) {
     Assignment found = solve(problem_for(n_ctx, without_cpu, n));
