@@ -32,6 +32,7 @@ void for_rows(int n_threads, int n, const std::function<void(int)>& body) {
     for (int i = next++; i < n; i = next++) body(i);
   };
   std::vector<std::thread> others;
+  others.reserve(static_cast<std::size_t>(std::max(n_threads, 1)));
   for (int i = 1; i < std::min(n_threads, n); ++i) others.emplace_back(work);
   work();
   for (std::thread& thread : others) thread.join();

@@ -61,6 +61,7 @@ void run_windows(llama::Context& context, std::span<const Window> windows,
       room -= n;
     }
     std::vector<llama::StepSequence> step;
+    step.reserve(pieces.size());
     for (const Piece& piece : pieces) {
       const std::span<const llama::Token> tokens = windows[piece.window].tokens;
       step.push_back({sequences[piece.window],

@@ -117,6 +117,7 @@ constexpr Alias kAliases[] = {{"Q3_K", "Q3_K_M"}, {"Q4_K", "Q4_K_M"}, {"Q5_K", "
 
 std::vector<FileType> build() {
   std::vector<FileType> out;
+  out.reserve(std::size(kRows));
   for (const Row& row : kRows) {
     const std::optional<ggml::DType> type = ggml::type_from_name(row.type);
     TANDEM_ASSERT(type.has_value(), "a file type names a tensor type that is not there");

@@ -216,8 +216,10 @@ TensorChoice copied(const File& file, std::size_t index) {
 
 std::vector<TensorChoice> choose_all(const File& file, const QuantizeParams& params) {
   std::vector<std::string> names;
+  names.reserve(file.tensors().size());
   for (const TensorInfo& tensor : file.tensors()) names.push_back(tensor.name);
   std::vector<TensorChoice> out;
+  out.reserve(names.size());
   if (params.file_type == nullptr) {
     for (std::size_t i = 0; i < names.size(); ++i) out.push_back(copied(file, i));
     return out;

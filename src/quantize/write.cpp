@@ -110,8 +110,7 @@ class PieceMaker {
       const auto bad = std::find_if(row.begin(), row.end(), [](float x) { return !std::isfinite(x); });
       if (bad == row.end()) continue;
       fail(strf("tensor %s: row %lld, column %td is %s", ggml::gguf::quoted(tensor.name).c_str(),
-                static_cast<long long>(row_of(piece, tensor) + i), bad - row.begin(),
-                std::isnan(*bad) ? "NaN" : "infinite"));
+                row_of(piece, tensor, i), bad - row.begin(), std::isnan(*bad) ? "NaN" : "infinite"));
       return;
     }
     std::span<const float> importance = choice.importance;
@@ -128,13 +127,14 @@ class PieceMaker {
       const std::byte* group = dst.data() + static_cast<std::size_t>(i) * bytes;
       if (!ggml::find_bad_block(type, group, tensor.shape[0])) continue;
       fail(strf("tensor %s: row %lld holds values too large for type %s", ggml::gguf::quoted(tensor.name).c_str(),
-                static_cast<long long>(row_of(piece, tensor) + i), std::string(ggml::type_info(type).id).c_str()));
+                row_of(piece, tensor, i), std::string(ggml::type_info(type).id).c_str()));
       return;
     }
   }
 
-  static std::int64_t row_of(const Piece& piece, const TensorInfo& tensor) {
-    return piece.matrix * tensor.shape[1] + piece.row;
+  /// Row `i` of a piece, counted over the whole tensor; for messages.
+  static long long row_of(const Piece& piece, const TensorInfo& tensor, std::int64_t i) {
+    return piece.matrix * tensor.shape[1] + piece.row + i;
   }
 
   void fail(std::string why) {
@@ -190,6 +190,7 @@ void write_quantized(const File& file, const QuantizePlan& plan, const std::stri
   check_room(writer.paths().front(), writer.total_bytes());
   PieceMaker maker(file, plan);
   std::vector<std::size_t> sizes;
+  sizes.reserve(maker.pieces().size());
   for (const Piece& piece : maker.pieces()) sizes.push_back(piece.bytes);
   ggml::gguf::FillPipeline pipeline(
       sizes, [&](std::size_t number, std::span<std::byte> dst) { maker.make(number, dst); }, n_threads);

@@ -37,6 +37,7 @@ ggml::gguf::SplitModel describe(const ggml::gguf::File& file) {
 
 void copy_model(const ggml::gguf::File& source, ggml::gguf::SplitWriter& writer, const std::atomic<bool>& stop) {
   std::vector<ggml::gguf::Reader> readers;
+  readers.reserve(source.shards().size());
   for (const ggml::gguf::Shard& shard : source.shards())
     readers.emplace_back(shard.path, ggml::gguf::ReadMode::buffered);
   check_room(writer.paths().front(), writer.total_bytes());

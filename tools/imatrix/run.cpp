@@ -125,12 +125,14 @@ class Reading {
 
   void evaluate(int begin, int n) {
     std::vector<common::Window> windows;
+    windows.reserve(static_cast<std::size_t>(n));
     // All rows are asked for: layers may leave out rows whose logits nobody wants.
     for (int i = 0; i < n; ++i)
       windows.push_back({common::chunk_of(tokens_, begin + i, shape_.n_ctx, model_.vocab()), 0});
     const int first = shape_.n_ctx / 2;
     std::vector<std::vector<double>> scores(static_cast<std::size_t>(n));
-    for (std::vector<double>& one : scores) one.resize(static_cast<std::size_t>(shape_.n_ctx - 1 - first));
+    const int n_scores = shape_.n_ctx - 1 - first;
+    for (std::vector<double>& one : scores) one.resize(static_cast<std::size_t>(n_scores));
     const auto width = static_cast<std::size_t>(model_.info().n_vocab);
     common::run_windows(*context_, windows, [&](const common::WindowRows& got) {
       if (!settings_.imatrix.perplexity) return;
@@ -139,7 +141,8 @@ class Reading {
         if (position < first || position >= shape_.n_ctx - 1) return;
         const auto next = (static_cast<std::size_t>(begin) + got.window) * static_cast<std::size_t>(shape_.n_ctx) +
                           static_cast<std::size_t>(position) + 1;
-        scores[got.window][static_cast<std::size_t>(position - first)] =
+        const int at = position - first;
+        scores[got.window][static_cast<std::size_t>(at)] =
             common::score_token(got.logits.subspan(static_cast<std::size_t>(row) * width, width), tokens_[next]).log_p;
       });
     });

@@ -51,6 +51,7 @@ class ChunkPass {
     std::vector<std::vector<double>> out(static_cast<std::size_t>(n), std::vector<double>(rows));
     if (writer_ != nullptr) records_.resize(static_cast<std::size_t>(n) * rows * header_.record_words());
     std::vector<Window> windows;
+    windows.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) {
       Window window{common::chunk_of(tokens_, begin + i, shape_.n_ctx, run_.model.vocab()), shape_.n_ctx / 2};
       window.tokens.pop_back();  // nothing in the chunk says what follows its last token
@@ -68,7 +69,8 @@ class ChunkPass {
     const auto width = static_cast<std::size_t>(header_.n_vocab);
     const std::span<const float> logits = got.logits.subspan(static_cast<std::size_t>(i) * width, width);
     const auto chunk = static_cast<std::size_t>(begin) + got.window;
-    const auto position = static_cast<std::size_t>(got.position + i);
+    const int in_chunk = got.position + i;
+    const auto position = static_cast<std::size_t>(in_chunk);
     const Token next = tokens_[chunk * static_cast<std::size_t>(shape_.n_ctx) + position + 1];
     const std::size_t row = position - static_cast<std::size_t>(shape_.n_ctx / 2);
     if (writer_ == nullptr) {
@@ -167,7 +169,8 @@ void run_strided(const Run& run, const std::vector<Token>& tokens) {
     std::vector<double> scores(stride);
     common::run_windows(*context, {&window, 1}, [&](const WindowRows& got) {
       common::for_rows(threads, got.n, [&](int row) {
-        const auto position = static_cast<std::size_t>(got.position + row);
+        const int in_window = got.position + row;
+        const auto position = static_cast<std::size_t>(in_window);
         scores[position - static_cast<std::size_t>(window.first)] =
             common::score_token(got.logits.subspan(static_cast<std::size_t>(row) * width, width),
                                 tokens[begin + position + 1])

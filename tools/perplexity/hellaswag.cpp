@@ -25,8 +25,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::size_t right_ending(const std::vector<std::string>& lines, std::size_t task) {
   const std::string& line = lines[task * kLines + 1];
-  if (line.size() == 1 && line[0] >= '0' && line[0] < static_cast<char>('0' + kEndings))
-    return static_cast<std::size_t>(line[0] - '0');
+  constexpr std::string_view kNumbers = "0123";
+  if (line.size() == 1 && kNumbers.find(line[0]) != std::string_view::npos) return kNumbers.find(line[0]);
   throw ggml::Error(ggml::ErrorCode::invalid_file,
                     ggml::strf("line %zu: \"%.40s\" is no number of an ending from 0 to %zu", task * kLines + 2,
                                line.c_str(), kEndings - 1),
@@ -62,10 +62,12 @@ void run_hellaswag(const Run& run) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const std::size_t gold = right_ending(lines, tasks[i]);
     std::vector<std::vector<llama::Token>> texts;
+    texts.reserve(kEndings);
     for (std::size_t ending = 0; ending < kEndings; ++ending)
       texts.push_back(scorer.tokenize(lines[tasks[i] * kLines] + " " + lines[tasks[i] * kLines + 2 + ending]));
     const int first = common_prefix(texts);
     std::vector<Continuation> continuations;
+    continuations.reserve(kEndings);
     for (std::vector<llama::Token>& text : texts) continuations.push_back({std::move(text), first});
     const std::vector<std::vector<double>> scores = scorer.score(continuations);
     std::size_t best = 0;

@@ -59,7 +59,8 @@ void run_kl_divergence(const Run& run) {
     window.tokens.pop_back();
     common::run_windows(*context, {&window, 1}, [&](const common::WindowRows& got) {
       common::for_rows(threads, got.n, [&](int i) {
-        const auto position = static_cast<std::size_t>(got.position + i);
+        const int in_chunk = got.position + i;
+        const auto position = static_cast<std::size_t>(in_chunk);
         const std::size_t row = position - static_cast<std::size_t>(header.n_ctx / 2);
         std::vector<float> base(width);
         unpack_record(std::span(records).subspan(row * words, words), base);

@@ -55,6 +55,8 @@ Question parse(const std::string& bytes, std::size_t at) {
   out.text = cursor.text();
   const std::uint32_t n = cursor.number();
   if (n == 0 || n > cursor.left() / sizeof(std::uint32_t)) fail(ggml::strf("a task has %u answers", n));
+  out.answers.reserve(n);
+  out.right.reserve(n);
   for (std::uint32_t i = 0; i < n; ++i) out.answers.push_back(cursor.text());
   for (std::uint32_t i = 0; i < n; ++i) out.right.push_back(static_cast<std::int32_t>(cursor.number()));
   return out;
@@ -63,9 +65,11 @@ Question parse(const std::string& bytes, std::size_t at) {
 /// The answer with the greatest mean log-probability per token.
 std::size_t best_answer(ContinuationScorer& scorer, const Question& question) {
   std::vector<std::vector<llama::Token>> texts;
+  texts.reserve(question.answers.size());
   for (const std::string& answer : question.answers) texts.push_back(scorer.tokenize(question.text + " " + answer));
   const int first = common_prefix(texts);
   std::vector<Continuation> continuations;
+  continuations.reserve(texts.size());
   for (std::vector<llama::Token>& text : texts) continuations.push_back({std::move(text), first});
   const std::vector<std::vector<double>> scores = scorer.score(continuations);
   std::size_t best = 0;

@@ -31,6 +31,7 @@ std::vector<Token> ContinuationScorer::tokenize(const std::string& text) const {
 
 std::vector<std::vector<double>> ContinuationScorer::score(std::span<const Continuation> texts) {
   std::vector<std::vector<double>> out;
+  out.reserve(texts.size());
   for (const Continuation& text : texts) {
     if (text.tokens.size() > static_cast<std::size_t>(n_ctx_)) {
       throw ggml::Error(ggml::ErrorCode::exceeds_limit,
@@ -43,6 +44,7 @@ std::vector<std::vector<double>> ContinuationScorer::score(std::span<const Conti
   for (std::size_t begin = 0; begin < texts.size(); begin += static_cast<std::size_t>(n_seq_)) {
     const std::size_t n = std::min(static_cast<std::size_t>(n_seq_), texts.size() - begin);
     std::vector<common::Window> windows;
+    windows.reserve(n);
     for (std::size_t i = begin; i < begin + n; ++i) {
       windows.push_back({texts[i].tokens, texts[i].first - 1});
       windows.back().tokens.pop_back();
@@ -50,7 +52,8 @@ std::vector<std::vector<double>> ContinuationScorer::score(std::span<const Conti
     common::run_windows(*context_, windows, [&](const common::WindowRows& got) {
       const Continuation& text = texts[begin + got.window];
       common::for_rows(threads_, got.n, [&](int row) {
-        const auto next = static_cast<std::size_t>(got.position + row + 1);
+        const int behind = got.position + row + 1;
+        const auto next = static_cast<std::size_t>(behind);
         out[begin + got.window][next - static_cast<std::size_t>(text.first)] =
             common::score_token(got.logits.subspan(static_cast<std::size_t>(row) * width, width), text.tokens[next])
                 .log_p;

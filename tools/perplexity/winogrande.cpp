@@ -70,6 +70,7 @@ std::vector<Question> parse_all(const std::string& text) {
 
 std::array<double, 2> score(ContinuationScorer& scorer, const Question& question) {
   std::vector<std::vector<llama::Token>> texts;
+  texts.reserve(2);
   std::array<std::size_t, 2> heads{};  // tokens up to the end of the word
   for (std::size_t i = 0; i < 2; ++i) {
     texts.push_back(scorer.tokenize(question.before + question.words[i] + question.after));
@@ -78,6 +79,7 @@ std::array<double, 2> score(ContinuationScorer& scorer, const Question& question
   const auto prefix = static_cast<std::size_t>(common_prefix(texts));
   const bool tail_only = texts[0].size() > heads[0] + kLeastTail && texts[1].size() > heads[1] + kLeastTail;
   std::vector<Continuation> continuations;
+  continuations.reserve(2);
   for (std::size_t i = 0; i < 2; ++i)
     continuations.push_back({texts[i], static_cast<int>(tail_only ? std::max(heads[i], prefix) : prefix)});
   const std::vector<std::vector<double>> scores = scorer.score(continuations);
