@@ -93,6 +93,18 @@ void apply_typed_overrides(std::span<const KvOverride> overrides, Metadata& meta
   }
 }
 
+/// A key with a value per layer would no longer match the layers.
+void check_no_layer_lists(const Metadata& metadata) {
+  const std::string prefix = std::string(*metadata.get_string("general.architecture")) + ".";
+  const std::int64_t n_layer = metadata.get_integer(prefix + "block_count").value_or(0);
+  for (const auto& [key, value] : metadata.entries()) {
+    const auto* list = std::get_if<ggml::gguf::Array>(&value.data);
+    if (list == nullptr || !key.starts_with(prefix) || static_cast<std::int64_t>(list->size()) != n_layer) continue;
+    throw Error(ErrorCode::unsupported, "--prune-layers: " + key + " has a value for each layer",
+                "layers of such models cannot be left out");
+  }
+}
+
 }  // namespace
 
 Metadata output_metadata(const ggml::gguf::File& file, const QuantizeParams& params) {
@@ -109,6 +121,7 @@ Metadata output_metadata(const ggml::gguf::File& file, const QuantizeParams& par
     if (matrix.chunks > 0) out.set_i32("quantize.imatrix.chunks_count", static_cast<std::int32_t>(matrix.chunks));
   }
   if (!params.pruned_layers.empty()) {
+    check_no_layer_lists(out);
     const std::string key = std::string(*out.get_string("general.architecture")) + ".block_count";
     const auto left = static_cast<std::int64_t>(out.get_integer(key).value_or(0)) -
                       static_cast<std::int64_t>(params.pruned_layers.size());

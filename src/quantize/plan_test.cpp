@@ -162,6 +162,10 @@ TEST_F(Plan, PrunedLayersGoAndTheOthersMoveUp) {
   EXPECT_NE(error().message().find("twice"), std::string::npos);
   params_.pruned_layers = {0, 1, 2, 3};
   EXPECT_NE(error().message().find("one must stay"), std::string::npos);
+  params_.pruned_layers = {1};
+  const std::vector<std::int32_t> heads = {4, 4, 4, 4};
+  file_.metadata().set_i32s("llama.attention.head_count", heads);
+  EXPECT_NE(error().message().find("a value for each layer"), std::string::npos);
 }
 
 TEST_F(Plan, QuantisedSourcesNeedConsent) {
