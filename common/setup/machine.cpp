@@ -15,7 +15,6 @@ namespace {
 using ggml::DeviceId;
 using ggml::Error;
 using ggml::ErrorCode;
-using ggml::strf;
 
 // What a device is taken to be able to do where nobody measured or said it. Only the ratios count, and they hardly
 // change a plan: any card reads its memory many times faster than the host's.

@@ -76,6 +76,7 @@ std::vector<int> cpu_expert_blocks(const std::vector<int>& blocks, const std::ve
   if (by_device.contains(0)) take(by_device[0], n);
   by_device.erase(0);
   std::vector<int> sizes;
+  sizes.reserve(by_device.size());
   for (const auto& [device, own] : by_device) sizes.push_back(static_cast<int>(own.size()));
   const std::vector<int> shares = proportional_shares(sizes, n - static_cast<int>(taken.size()));
   std::size_t i = 0;

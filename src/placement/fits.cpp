@@ -22,8 +22,8 @@ std::uint64_t mapped_bytes(const Plan& plan) {
 /// Tries changes without measuring the context anew: what it needs beside the cache hardly depends on them.
 class ChangeSearch {
  public:
-  ChangeSearch(const PlanModel& model, const Plan& plan, const PlacementRules& rules, const ContextMemory& memory)
-      : model_(model), plan_(plan), rules_(rules), memory_(memory) {}
+  ChangeSearch(const PlanModel& model, const Plan& plan, const ContextMemory& memory)
+      : model_(model), plan_(plan), memory_(memory) {}
 
   [[nodiscard]] bool fits_with(const PlacementRules& rules, int n_ctx) const {
     Plan plan = place(model_, plan_.devices, rules).plan;
@@ -55,7 +55,6 @@ class ChangeSearch {
  private:
   const PlanModel& model_;
   const Plan& plan_;
-  const PlacementRules& rules_;
   const ContextMemory& memory_;
 };
 
@@ -96,7 +95,7 @@ bool fits(const Plan& plan) {
 
 std::string smallest_change(const PlanModel& model, const Plan& plan, const PlacementRules& rules,
                             const ContextMemory& memory, int n_ctx) {
-  const ChangeSearch search(model, plan, rules, memory);
+  const ChangeSearch search(model, plan, memory);
   PlacementRules changed = rules;
   const int n_blocks = count_expert_blocks(model);
   if (!rules.cpu_moe && rules.n_cpu_moe < n_blocks) {
