@@ -149,6 +149,24 @@ def check_architecture_names():
                     report(f"{path}:{number}", f"names the architecture {name}; behaviour depends on properties")
 
 
+def check_format_names():
+    """A chat format is known by its own file and its row alone."""
+    formats = "common/chat/formats/formats.def"
+    if not os.path.exists(formats):
+        return
+    ids = [name for name in re.findall(r"^CHAT_FORMAT\((\w+)\)", read(formats), flags=re.M) if name != "plain"]
+    pattern = re.compile(rf"\b({'|'.join(ids)})\b")
+    for path in tracked(".cpp", ".h"):
+        # A built-in template may be called like the format that it asks for.
+        if not path.startswith(("common/", "tools/")) or is_test(path) or path == "common/chat/builtin_templates.cpp":
+            continue
+        if path.startswith("common/chat/formats/"):
+            continue
+        for number, line in enumerate(without_comments(read(path), keep_strings=True).split("\n"), 1):
+            for name in pattern.findall(line):
+                report(f"{path}:{number}", f"names the chat format {name}; behaviour depends on its description")
+
+
 def check_isa_objects(build):
     """An inline function in a unit compiled for a higher ISA must not be the copy that the linker keeps."""
     root = pathlib.Path(build, "ggml/src/cpu/kernels")
@@ -213,6 +231,7 @@ def main():
         check_paths(path, read(path))
     check_type_names(sources)
     check_architecture_names()
+    check_format_names()
     check_isa_objects(build)
     headers = 0 if "--no-headers" in sys.argv else check_headers()
     report_slow_units(build)

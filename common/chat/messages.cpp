@@ -214,11 +214,11 @@ ordered_json fold_tool_results(const ordered_json& messages) {
 MessageQuirks find_quirks(std::string_view source) {
   const auto has = [&](std::string_view s) { return source.find(s) != std::string_view::npos; };
   MessageQuirks q;
-  const bool harmony = has("<|channel|>");
+  const bool channels = has("<|channel|>");
   const bool lfm = has("<|tool_list_start|>") || has("List of tools: [");
-  q.developer_role = harmony;
-  q.thinking_field = harmony || lfm;
-  q.drops_content_beside_calls = harmony;
+  q.developer_role = channels;
+  q.thinking_field = channels || lfm;
+  q.drops_content_beside_calls = channels;
   q.thinking_block = has("[SYSTEM_PROMPT]") && has("[TOOL_CALLS]") && has("[ARGS]") && !has("[CALL_ID]");
   q.orders_tool_results = has("dsml_token") && has("tool_calls");
   q.folds_tool_results = has("'<|tool_call>call:'") && has("tool_responses") && !has("== 'tool'");

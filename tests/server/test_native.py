@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from server_process import running
+
 PROMPT = "The model reads tokens, then"
 
 
@@ -135,6 +137,20 @@ def test_apply_template(server):
     body = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "the next token?"}]}
     assert server.post("/apply-template", body).json()["prompt"] == (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nthe next token?<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_template_from_a_file_sees_what_server_and_request_say(tmp_path):
+    path = tmp_path / "template.jinja"
+    path.write_text("{{ messages[0].content }}|{{ reasoning_effort | default('no effort') }}|{{ enable_thinking }}|{{ mood }}|{{ tone }}")
+    with running("--chat-template-file", str(path), "--chat-template-kwargs", '{"mood": "calm", "tone": "warm"}') as process:
+        def prompt(**fields):
+            body = {"messages": [{"role": "user", "content": "Hi"}], **fields}
+            return process.post("/apply-template", body).json()["prompt"]
+
+        assert prompt() == "Hi|no effort|True|calm|warm"
+        assert prompt(reasoning_effort="high") == "Hi|high|True|calm|warm"
+        assert prompt(reasoning_effort="none") == "Hi|no effort|False|calm|warm"
+        assert prompt(chat_template_kwargs={"tone": "cold", "enable_thinking": False}) == "Hi|no effort|False|calm|cold"
 
 
 def test_timing_lines_are_logged(server):
