@@ -90,6 +90,22 @@ def test_a_named_function_is_the_one_called(tool_client):
         assert [c.function.name for c in choice.message.tool_calls] == [name]
 
 
+def test_several_calls_in_one_answer_where_they_are_allowed(tool_client):
+    fields = dict(tool_choice="required", parallel_tool_calls=True)
+    choice = ask(tool_client, **fields).choices[0]
+    calls = choice.message.tool_calls
+    assert len(calls) > 1 and len({c.id for c in calls}) == len(calls)
+    for call in calls if choice.finish_reason == "tool_calls" else calls[:-1]:  # the last one may be cut off
+        check_call(call)
+    _, _, streamed, reason = collect(ask(tool_client, stream=True, **fields))
+    assert streamed == [[c.function.name, c.function.arguments] for c in calls] and reason == choice.finish_reason
+
+
+def test_the_model_chooses_where_it_may(tool_client):
+    choice = ask(tool_client, tool_choice="auto", max_tokens=32).choices[0]
+    assert choice.message.tool_calls is None and choice.message.content
+
+
 def test_no_calls_when_there_is_no_choice(tool_client):
     choice = ask(tool_client, tool_choice="none", max_tokens=16).choices[0]
     assert choice.message.tool_calls is None and choice.finish_reason in ("stop", "length")
