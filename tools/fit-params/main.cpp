@@ -33,8 +33,7 @@ int run(const common::Settings& given) {
   if (settings.placement.fit_print)
     print_memory(planned.plan());
   else
-    std::printf("%s\n",
-                llama::flags_text(planned.rules, planned.context.n_ctx, planned.plan().devices.size()).c_str());
+    std::printf("%s\n", llama::flags_text(planned.rules, planned.context.n_ctx, planned.plan().devices.size()).c_str());
   return 0;
 }
 

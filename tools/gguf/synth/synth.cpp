@@ -118,7 +118,8 @@ void write_weights(ggml::gguf::Writer& writer, const WeightMaker& maker, const s
   std::int64_t total = 0;
   for (const std::size_t bytes : chunks) total += static_cast<std::int64_t>(bytes);
   common::Progress progress("writing " + request.output, total, common::Progress::Unit::bytes);
-  ggml::gguf::FillPipeline pipeline(chunks, [&](std::size_t number, std::span<std::byte> dst) { maker.make(number, dst); });
+  ggml::gguf::FillPipeline pipeline(chunks,
+                                    [&](std::size_t number, std::span<std::byte> dst) { maker.make(number, dst); });
   std::int64_t done = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     stop_if_asked(stop, request.output);
