@@ -97,7 +97,10 @@ std::uint64_t to_bytes(const Argument& argument, const std::string& text) {
     const std::string letter(kUnits[power]);
     if (unit != letter && unit != letter + "ib" && unit != letter + "b") continue;
     const double number = to_real(argument, text.substr(0, digits), 0, 1e15);
-    return static_cast<std::uint64_t>(number * static_cast<double>(std::uint64_t{1} << (10 * power)));
+    const double bytes = number * static_cast<double>(std::uint64_t{1} << (10 * power));
+    constexpr double kLeast = 1 << 20, kMost = 1e18;
+    if (bytes < kLeast || bytes > kMost) bad_value(argument, "a size from 1MiB to 900000TiB behind the name's colon");
+    return static_cast<std::uint64_t>(bytes);
   }
   bad_value(argument, "a size such as 24GiB or 512MiB behind the name's colon");
 }

@@ -81,11 +81,13 @@ std::vector<llama::Token> tokens_of_text(const Settings& settings, const llama::
 }
 
 int chunk_count(std::size_t n_tokens, int n_ctx, int wanted) {
+  if (wanted == 0)
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "--chunks 0 leaves nothing to evaluate", "-1 means all");
   const auto n = static_cast<std::size_t>(n_ctx);
   if (n_tokens < 2 * n) {
     throw ggml::Error(
         ggml::ErrorCode::invalid_argument,
-        ggml::strf("you need at least %d tokens to evaluate perplexity with a context of %d", 2 * n_ctx, n_ctx),
+        ggml::strf("you need at least %zu tokens to evaluate perplexity with a context of %d", 2 * n, n_ctx),
         ggml::strf("the data file you provided tokenizes to only %zu tokens", n_tokens));
   }
   const int chunks = static_cast<int>(n_tokens / n);

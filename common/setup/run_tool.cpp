@@ -1,5 +1,6 @@
 #include "common/setup/run_tool.h"
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -40,6 +41,7 @@ void report(const ggml::Error& error) {
 }  // namespace
 
 int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Settings& settings)) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   const Parsed parsed = parse_or_exit(tool, argc, argv);
   try {
     const int status = run_or_plan(tool, parsed.settings, run);

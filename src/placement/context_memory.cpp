@@ -1,6 +1,7 @@
 #include "llama/context_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
@@ -42,7 +43,10 @@ std::vector<std::int32_t> signature(const Plan& plan) {
 }
 
 ContextParams with_context(ContextParams params, const Hparams& hparams, int n_ctx) {
-  params.n_ctx = (n_ctx + ggml::kKvBlockTokens - 1) / ggml::kKvBlockTokens * ggml::kKvBlockTokens;
+  // Sizes beyond the context's own limit are left to its check.
+  const int whole = n_ctx / ggml::kKvBlockTokens * ggml::kKvBlockTokens;
+  const bool fits = whole == n_ctx || whole <= std::numeric_limits<int>::max() - ggml::kKvBlockTokens;
+  params.n_ctx = whole == n_ctx || !fits ? n_ctx : whole + ggml::kKvBlockTokens;
   params.n_ubatch = std::min(params.n_ubatch, params.n_batch);
   if (hparams.is_encoder) params.k_type = params.v_type = ggml::DType::f32;
   return params;

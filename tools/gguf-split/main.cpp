@@ -73,7 +73,6 @@ void merge(const GgufSplitSettings& wanted) {
 int run(const common::Settings& settings) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   if (settings.gguf_split.merge) {
     merge(settings.gguf_split);
   } else {

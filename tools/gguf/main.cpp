@@ -29,7 +29,6 @@ int inspect(const common::Settings& settings) {
 int synthesise(const common::Settings& settings) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   if (settings.synth.list) {
     gguf_tool::print_presets(settings.synth.mix);
   } else {

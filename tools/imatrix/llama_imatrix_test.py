@@ -168,6 +168,9 @@ class Imatrix(unittest.TestCase):
                               (("-m", MODEL, *self.common, "--chunk", "999"), "skips the whole text"),
                               (("-m", MODEL, *self.common, "--in-file", self.text), "no importance matrix"),
                               (("-m", MODEL, *self.common, "-o", self.path("no/m.gguf"), "--chunks", "1"), "cannot create"),
+                              (("-m", MODEL, *self.common, "-o", self.text), "which this run reads"),
+                              (("-m", MODEL, *self.common, "-o", MODEL), "which this run reads"),
+                              (("-m", MODEL, *self.common, "-o", self.path("m.gguf"), "--chunks", "0"), "nothing to evaluate"),
                               (("--show-statistics", "-m", MODEL), "needs a file"),
                               (("-m", MODEL, *self.common, "--output-format", "txt"), "gguf or dat")):
             with self.subTest(args=args):

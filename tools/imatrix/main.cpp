@@ -13,7 +13,6 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 int run(const common::Settings& settings) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   return imatrix::run(settings, g_stop) ? 0 : 1;
 }
 

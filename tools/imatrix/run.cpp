@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -9,6 +10,7 @@
 #include "common/score/log_softmax.h"
 #include "common/score/setup.h"
 #include "common/score/windows.h"
+#include "common/setup/output_file.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -33,6 +35,7 @@ class Output {
                  "--output-format dat writes the older format",
                  path_.c_str());
   }
+  [[nodiscard]] const std::string& path() const { return path_; }
   void save(const ImportanceMatrix& matrix) const { save_as(matrix, path_); }
   /// A copy that is not written again.
   void keep(const ImportanceMatrix& matrix) const { save_as(matrix, path_ + ".at_" + std::to_string(matrix.chunks)); }
@@ -188,6 +191,8 @@ bool run(const Settings& settings, const std::atomic<bool>& stop) {
     return true;
   }
   const Output output(wanted);
+  // A matrix that is read may be written again: that is how a run is taken up.
+  common::check_output(output.path(), std::array{settings.model.path, settings.prompt.prompt_file});
   if (settings.prompt.prompt.empty() && !wanted.inputs.empty()) {
     ggml::logf(ggml::LogLevel::info, "no text is given: the files are merged");
     output.save(matrix);

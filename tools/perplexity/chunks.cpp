@@ -121,6 +121,7 @@ void run_plain(const Run& run, const std::vector<Token>& tokens) {
   Likelihood likelihood;
   const Stopwatch clock;
   for (int chunk = 0; chunk < n_chunk; chunk += shape.n_seq) {
+    if (run.stop) throw ggml::Error(ggml::ErrorCode::cancelled, "stopped: nothing was kept");
     const int n = std::min(shape.n_seq, n_chunk - chunk);
     const std::vector<std::vector<double>> scores = pass.evaluate(chunk, n);
     if (chunk == 0) common::log_eta("perplexity", clock.seconds(), static_cast<double>(n_chunk) / shape.n_seq);

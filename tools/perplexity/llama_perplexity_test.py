@@ -182,6 +182,10 @@ class Perplexity(unittest.TestCase):
                               (("--kl-divergence", "--kl-divergence-base", self.text), "no file of log-probabilities"),
                               (("--kl-divergence", "--kl-divergence-base", self.path("bad")), "cannot be in"),
                               (("-f", self.text, "--kl-divergence-base", self.path("no/file")), "cannot write"),
+                              (("-f", self.text, "--kl-divergence-base", self.text), "which this run reads"),
+                              (("-f", self.text, "--kl-divergence-base", MODEL), "which this run reads"),
+                              (("-f", self.text, "--kl-divergence-base", "/dev/null"), "not a regular file"),
+                              (("-f", self.text, "--chunks", "0"), "nothing to evaluate"),
                               (("-f", self.text, "--ppl-stride", "500"), "leaves no context"),
                               (("-f", self.text, "--hellaswag"), "no number of an ending"),
                               (("-f", self.text, "--winogrande"), "line 1"),
@@ -190,6 +194,19 @@ class Perplexity(unittest.TestCase):
                 errors = run("-m", MODEL, "-t", "1", "-c", "64", *args, expect=1).stderr
                 self.assertIn(message, errors)
                 self.assertEqual(len([line for line in errors.splitlines() if line.startswith("error")]), 1, errors)
+
+    def test_no_half_file_is_left(self):
+        command = [TOOL, "-m", MODEL, *self.common, "--kl-divergence-base", self.path("base")]
+        limited = subprocess.run(["bash", "-c", 'ulimit -f 10; exec "$@"', "_", *command], capture_output=True, timeout=200, check=False)
+        self.assertEqual(limited.returncode, 1)
+        self.assertIn(b"File too large", limited.stderr)
+        self.assertEqual(os.listdir(self.folder), ["text.txt"])
+        with open(self.text, "a", encoding="utf-8") as file:
+            file.write(TEXT * 200)
+        for signal in ("SIGINT", "SIGTERM", "SIGHUP"):
+            stopped = subprocess.run(["timeout", "-s", signal, "0.5", *command], capture_output=True, timeout=200, check=False)
+            self.assertIn(b"nothing was kept", stopped.stderr)
+            self.assertEqual(os.listdir(self.folder), ["text.txt"])
 
 
 unittest.main()

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "common/args/settings.h"
 #include "common/setup/planned_run.h"
 #include "llama/context.h"
@@ -12,6 +14,7 @@ struct Run {
   const common::Settings& settings;
   const llama::Model& model;
   const common::PlannedRun& planned;
+  const std::atomic<bool>& stop;  // set by a signal: end before the next chunk and leave no half file
 };
 
 /// Perplexity of the text in chunks, or with --ppl-stride in overlapping windows; writes --kl-divergence-base.

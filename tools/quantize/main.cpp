@@ -1,12 +1,14 @@
 // llama-quantize: writes a model with other types of weights.
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <map>
 
 #include "common/log/progress.h"
+#include "common/setup/output_file.h"
 #include "common/setup/run_tool.h"
 #include "ggml/log.h"
 #include "request.h"
@@ -79,14 +81,15 @@ void write(const File& file, const llama::QuantizePlan& plan, const quantize::Re
 int run(const common::Settings& settings) {
   std::signal(SIGINT, [](int) { g_stop = true; });
   std::signal(SIGTERM, [](int) { g_stop = true; });
-  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   llama::ImportanceMatrix importance;
   const quantize::Request request = quantize::make_request(settings, importance);
   const File file = File::open(request.input);
   const llama::QuantizePlan plan = llama::plan_quantization(file, request.params);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) print_tensor(file, plan, i);
   print_totals(file, plan);
-  if (!settings.quantize.dry_run) write(file, plan, request);
+  if (settings.quantize.dry_run) return 0;
+  common::check_output(request.output, std::array{settings.quantize.imatrix});
+  write(file, plan, request);
   return 0;
 }
 

@@ -64,7 +64,7 @@ void read_words(const std::vector<std::string>& words, Request& request) {
 /// A file of PATTERN=TYPE words.
 void add_rule_file(const std::string& path, std::vector<llama::TypeRule>& rules) {
   std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::not_found, path + ": cannot be read");
+  if (!file || !std::filesystem::is_regular_file(path)) throw Error(ErrorCode::not_found, path + ": cannot be read");
   for (std::string word; file >> word;) {
     const std::size_t equals = word.rfind('=');
     const auto type = equals == std::string::npos ? std::nullopt : ggml::type_from_name(word.substr(equals + 1));
