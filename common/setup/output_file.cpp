@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "ggml/error.h"
+#include "ggml/log.h"
 
 namespace common {
 
@@ -19,7 +20,8 @@ void check_output(const std::string& output, std::span<const std::string> inputs
     throw Error(ErrorCode::invalid_argument, output + ": is there and not a regular file", "give another output");
   for (const std::string& input : inputs) {
     if (input.empty() || !fs::equivalent(input, output, failed)) continue;
-    throw Error(ErrorCode::invalid_argument, output + ": would be written over " + input + ", which this run reads",
+    throw Error(ErrorCode::invalid_argument,
+                ggml::strf("%s: would be written over %s, which this run reads", output.c_str(), input.c_str()),
                 "give another output");
   }
 }

@@ -71,7 +71,7 @@ TEST(Options, RefuseWhatTheyCannotDo) {
                                                     {"-fa", "maybe"},
                                                     {"-ctk", "q7"},
                                                     {"-sas", "1"},
-                                                    {"-ot", "x=CUDA0"},
+                                                    {"-ot", "x"},
                                                     {"-tgb", "2,2"},
                                                     {"-sm", "row"},
                                                     {"-r", "0"}}) {
