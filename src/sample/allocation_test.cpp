@@ -26,23 +26,24 @@ void* counted(std::size_t size, std::size_t alignment) {
 }
 }  // namespace
 
-// The array and nothrow forms of the library call these.
-void* operator new(std::size_t size) {
+// The array and nothrow forms of the library call these. Inlined into a sanitised caller, GCC would take half of a pair
+// for the other half of another.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   return counted(size, alignof(std::max_align_t));
 }
-void* operator new(std::size_t size, std::align_val_t alignment) {
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
   return counted(size, static_cast<std::size_t>(alignment));
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   std::free(p);
 }
-void operator delete(void* p, std::size_t /*size*/) noexcept {
+[[gnu::noinline]] void operator delete(void* p, std::size_t /*size*/) noexcept {
   std::free(p);
 }
-void operator delete(void* p, std::align_val_t /*alignment*/) noexcept {
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t /*alignment*/) noexcept {
   std::free(p);
 }
-void operator delete(void* p, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
+[[gnu::noinline]] void operator delete(void* p, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
   std::free(p);
 }
 
