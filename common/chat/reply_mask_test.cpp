@@ -61,7 +61,7 @@ std::vector<std::string> cut(const std::string& text, std::size_t size) {
 }
 
 std::vector<std::uint32_t> words_for(const Vocab& vocab) {
-  return std::vector<std::uint32_t>(static_cast<std::size_t>(vocab.n_tokens()) / 32 + 1);
+  return std::vector<std::uint32_t>((static_cast<std::size_t>(vocab.n_tokens()) + 31) / 32);
 }
 
 bool allows(const std::vector<std::uint32_t>& words, Token token) {
