@@ -13,7 +13,7 @@ using Ints = std::vector<int>;
 
 Ints int_list(const char* text) {
   std::string why;
-  const Ints values = common::grid::parse_int_list(text, why);
+  Ints values = common::grid::parse_int_list(text, why);
   EXPECT_EQ(why, "") << text;
   return values;
 }
