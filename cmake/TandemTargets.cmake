@@ -26,6 +26,24 @@ function(tandem_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
 endfunction()
 
+# tandem_python_test(NAME SCRIPT LABELS <label ...> [ARGS ...] [TIMEOUT n]) adds a test that is a script around programs; nothing
+# where there is no Python. Its status 77 says that Python packages or data are missing: the test then counts as skipped.
+function(tandem_python_test name script)
+  if(NOT TANDEM_TESTS)
+    return()
+  endif()
+  find_package(Python3 COMPONENTS Interpreter)
+  if(NOT Python3_Interpreter_FOUND)
+    return()
+  endif()
+  cmake_parse_arguments(A "" "TIMEOUT" "LABELS;ARGS" ${ARGN})
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${A_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()
+
 # tandem_bench(NAME SOURCES ... [DEPS ...]) adds one Google Benchmark program.
 function(tandem_bench name)
   if(NOT TANDEM_BENCH)
