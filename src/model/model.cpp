@@ -24,6 +24,9 @@ using ggml::Error;
 using ggml::ErrorCode;
 
 struct Model::Impl {
+  /// Reads the file's headers: all that is known without its weights, but for the vocabulary.
+  ggml::gguf::File open(const ModelParams& params);
+
   std::string path;
   ModelInfo info;
   ggml::gguf::Metadata metadata;
@@ -117,6 +120,16 @@ ModelInfo describe(const ggml::gguf::File& file, const Hparams& hparams) {
 
 }  // namespace
 
+ggml::gguf::File Model::Impl::open(const ModelParams& params) {
+  path = params.path;
+  ggml::gguf::File file = ggml::gguf::File::open(path);
+  apply_overrides(params.kv_overrides, file.metadata());
+  family = &family_of(file.metadata(), path);
+  hparams = read_hparams(file.metadata(), *family, path);
+  info = describe(file, hparams);
+  return file;
+}
+
 Model::Model() : impl_(std::make_unique<Impl>()) {}
 Model::~Model() = default;
 
@@ -130,12 +143,7 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, std::span<ggml::De
   check_plan(plan, devices.size());
   std::unique_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
-  impl.path = params.path;
-  ggml::gguf::File file = ggml::gguf::File::open(params.path);
-  apply_overrides(params.kv_overrides, file.metadata());
-  impl.family = &family_of(file.metadata(), params.path);
-  impl.hparams = read_hparams(file.metadata(), *impl.family, params.path);
-  impl.info = describe(file, impl.hparams);
+  ggml::gguf::File file = impl.open(params);
   impl.vocab.emplace(Vocab::load(file.metadata(), params.path));
   if (!params.vocab_only) {
     const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
@@ -154,12 +162,7 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, std::span<ggml::De
 std::unique_ptr<Model> Model::outline(const ModelParams& params) {
   std::unique_ptr<Model> model(new Model);
   Impl& impl = *model->impl_;
-  impl.path = params.path;
-  ggml::gguf::File file = ggml::gguf::File::open(params.path);
-  apply_overrides(params.kv_overrides, file.metadata());
-  impl.family = &family_of(file.metadata(), params.path);
-  impl.hparams = read_hparams(file.metadata(), *impl.family, params.path);
-  impl.info = describe(file, impl.hparams);
+  ggml::gguf::File file = impl.open(params);
   SchemaMatch match = match_schema(file, impl.family->tensors, impl.hparams);
   if (!match.problems.empty()) throw Error(ErrorCode::invalid_file, list_problems(params.path, match.problems));
   // Matches point into the file's list, which is in its order.
