@@ -1,10 +1,8 @@
 // The mixture rules of ik_llama.cpp. File types whose name ends in _R4 or _R8 follow their base type where a row says
 // so.
 #include <algorithm>
-#include <map>
 
-#include "ggml/error.h"
-#include "quantize/mixture.h"
+#include "quantize/counting_mixture.h"
 
 namespace llama {
 namespace {
@@ -14,7 +12,7 @@ using std::string_view;
 enum class Kind : std::uint8_t { other, head, embedding, v, k, q, down, attention_output, qkv, gate, up };
 
 /// The first match counts: fused attn_qkv tensors are of kind q.
-Kind kind_of(string_view name) {
+Kind kind_of_name(string_view name) {
   if (name == "output.weight") return Kind::head;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Kind::embedding;
   struct Part {
@@ -109,27 +107,18 @@ string_view in_row(const ValueRow& row, int gqa) {
   return gqa >= 4 ? row.four : gqa >= 2 ? row.two : row.fewer;
 }
 
-class IkMixture final : public Mixture {
+class IkMixture final : public CountingMixture<Kind> {
  public:
-  IkMixture(const MixRequest& request, std::span<const std::string> names) : r_(request) {
-    n_values_ = static_cast<int>(std::count_if(names.begin(), names.end(), [](const std::string& name) {
-      return holds(name, "attn_v.weight") || holds(name, "attn_qkv.weight");
-    }));
-  }
-
-  ggml::DType choose(const MixTensor& tensor) override {
-    const Kind kind = kind_of(tensor.name);
-    const string_view chosen = rule(tensor, kind);
-    if (kind == Kind::v) ++value_;
-    ++count_[kind];
-    if (chosen.empty()) return r_.type;
-    const std::optional<ggml::DType> type = ggml::type_from_name(chosen);
-    TANDEM_ASSERT(type.has_value(), "a rule names a type that is not there");
-    return *type;
-  }
+  IkMixture(const MixRequest& request, std::span<const std::string> names)
+      : CountingMixture(request,
+                        static_cast<int>(std::count_if(names.begin(), names.end(), [](const std::string& name) {
+                          return holds(name, "attn_v.weight") || holds(name, "attn_qkv.weight");
+                        }))) {}
 
  private:
-  string_view rule(const MixTensor& tensor, Kind kind) {
+  [[nodiscard]] Kind kind_of(const MixTensor& tensor) const override { return kind_of_name(tensor.name); }
+
+  [[nodiscard]] string_view rule(const MixTensor& tensor, Kind kind) const override {
     if (kind == Kind::head || (kind == Kind::embedding && r_.facts.is_tied)) return head(tensor);
     if (kind == Kind::embedding) return choice_of(kEmbedding, r_.file_type);
     if (is_one_of(r_.file_type, kTrellisScheme)) return trellis_scheme(tensor, kind);
@@ -213,11 +202,11 @@ class IkMixture final : public Mixture {
     }
     if (f == "IQ3_XXS" && gqa < 4) return gqa >= 2 ? "iq3_k" : r_.has_importance ? "iq3_xxs" : "iq3_s";
     if (f == "IQ3_XXS") return "q4_k";
-    if (f == "Q3_K_M") return value_ < 2 ? "q5_k" : "q4_k";
+    if (f == "Q3_K_M") return count(Kind::v) < 2 ? "q5_k" : "q4_k";
     if (f == "Q4_K_M" || f == "Q5_K_M") {
-      if (use_more_bits(value_, n_values_)) return "q6_k";
+      if (more_bits_for_values()) return "q6_k";
     } else if (f == "Q4_K_S" || f == "Q4_K_R4") {
-      if (value_ < 4) return "q5_k";
+      if (count(Kind::v) < 4) return "q5_k";
     } else if (f == "Q5_K_S" || f == "IQ5_K" || f == "IQ5_KS") {
       return r_.facts.is_large_vocab ? (f == "Q5_K_S" ? "q6_k" : "iq6_k") : "";
     } else {
@@ -275,19 +264,6 @@ class IkMixture final : public Mixture {
     if (r_.file_type == "IQ3_XS" && i >= n / 8 && i < 7 * n / 8) return "iq3_xxs";
     return r_.file_type == "IQ3_KL" && use_more_bits(i, n) ? "iq4_ks" : "";
   }
-
-  [[nodiscard]] int count(Kind kind) const {
-    const auto found = count_.find(kind);
-    return found == count_.end() ? 0 : found->second;
-  }
-  [[nodiscard]] int ffn_layer(const MixTensor& tensor, Kind kind) const {
-    return r_.facts.n_expert > 1 ? std::max(layer_of(tensor.name), 0) : count(kind);
-  }
-
-  const MixRequest r_;
-  int n_values_ = 0;
-  int value_ = 0;
-  std::map<Kind, int> count_;
 };
 
 }  // namespace

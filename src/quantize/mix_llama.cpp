@@ -1,34 +1,27 @@
 // The mixture rules of llama.cpp.
 #include <algorithm>
 #include <array>
-#include <map>
 
-#include "ggml/error.h"
-#include "quantize/mixture.h"
+#include "quantize/counting_mixture.h"
 
 namespace llama {
 namespace {
 
 using std::string_view;
 
-enum class Kind : std::uint8_t { other, head, embedding, v_like, k, q, attention_output, up, gate, down };
+enum class Kind : std::uint8_t { other, head, embedding, v, k, q, attention_output, up, gate, down };
 
-Kind kind_of(string_view name) {
+Kind kind_of_name(string_view name) {
   if (name == "output.weight") return Kind::head;
   if (name == "token_embd.weight" || name == "per_layer_token_embd.weight") return Kind::embedding;
   struct Part {
     string_view text;
     Kind kind;
   };
-  constexpr Part kParts[] = {{"attn_qkv.weight", Kind::v_like},
-                             {"attn_kv_b.weight", Kind::v_like},
-                             {"attn_v.weight", Kind::v_like},
-                             {"attn_k.weight", Kind::k},
-                             {"attn_q.weight", Kind::q},
-                             {"attn_output.weight", Kind::attention_output},
-                             {"ffn_up", Kind::up},
-                             {"ffn_gate", Kind::gate},
-                             {"ffn_down", Kind::down}};
+  constexpr Part kParts[] = {
+      {"attn_qkv.weight", Kind::v}, {"attn_kv_b.weight", Kind::v}, {"attn_v.weight", Kind::v},
+      {"attn_k.weight", Kind::k},   {"attn_q.weight", Kind::q},    {"attn_output.weight", Kind::attention_output},
+      {"ffn_up", Kind::up},         {"ffn_gate", Kind::gate},      {"ffn_down", Kind::down}};
   for (const Part& part : kParts)
     if (name.find(part.text) != string_view::npos) return part.kind;
   return Kind::other;
@@ -49,35 +42,27 @@ constexpr string_view kBetterOutputWithExperts[] = {"Q2_K",   "Q3_K_S", "Q3_K_M"
 constexpr Choice kSharedValues[] = {{"Q2_K", "q4_k"},  {"Q2_K_S", "q4_k"}, {"IQ3_XXS", "q4_k"}, {"IQ3_XS", "q4_k"},
                                     {"IQ3_S", "q4_k"}, {"IQ4_NL", "q5_k"}, {"IQ4_XS", "q5_k"}};
 
-class LlamaMixture final : public Mixture {
+class LlamaMixture final : public CountingMixture<Kind> {
  public:
-  LlamaMixture(const MixRequest& request, std::span<const std::string> names) : r_(request) {
-    n_values_ = static_cast<int>(
-        std::count_if(names.begin(), names.end(), [](const std::string& n) { return kind_of(n) == Kind::v_like; }));
-  }
-
-  ggml::DType choose(const MixTensor& tensor) override {
-    const Kind kind = kind_of(tensor.name);
-    const string_view chosen = rule(tensor, kind);
-    if (kind == Kind::v_like) ++value_;
-    ++count_[kind];
-    if (chosen.empty()) return r_.type;
-    const std::optional<ggml::DType> type = ggml::type_from_name(chosen);
-    TANDEM_ASSERT(type.has_value(), "a rule names a type that is not there");
-    return *type;
-  }
+  LlamaMixture(const MixRequest& request, std::span<const std::string> names)
+      : CountingMixture(request,
+                        static_cast<int>(std::count_if(names.begin(), names.end(), [](const std::string& name) {
+                          return kind_of_name(name) == Kind::v;
+                        }))) {}
 
  private:
   [[nodiscard]] bool low_is_small() const { return r_.file_type == "IQ2_S" || r_.file_type == "IQ2_M"; }
   [[nodiscard]] bool has_eight_experts() const { return r_.facts.n_expert == 8; }
 
-  string_view rule(const MixTensor& tensor, Kind kind) {
+  [[nodiscard]] Kind kind_of(const MixTensor& tensor) const override { return kind_of_name(tensor.name); }
+
+  [[nodiscard]] string_view rule(const MixTensor& tensor, Kind kind) const override {
     if (kind == Kind::head || (kind == Kind::embedding && r_.facts.is_tied)) return head(tensor);
     if (r_.file_type == "MXFP4_MOE") return tensor.shape[2] > 1 ? "mxfp4" : "q8_0";
     if (kind == Kind::embedding) return choice_of(kEmbedding, r_.file_type);
     if (is_one_of(r_.file_type, kVeryLow)) return very_low(kind);
     switch (kind) {
-      case Kind::v_like:
+      case Kind::v:
         return values();
       case Kind::k:
         if (has_eight_experts()) return "q8_0";
@@ -114,7 +99,7 @@ class LlamaMixture final : public Mixture {
 
   [[nodiscard]] string_view very_low(Kind kind) const {
     const string_view better = low_is_small() ? "iq3_s" : "q2_k";
-    if (kind == Kind::v_like) return r_.facts.gqa >= 4 || r_.facts.n_expert >= 4 ? "q4_k" : better;
+    if (kind == Kind::v) return r_.facts.gqa >= 4 || r_.facts.n_expert >= 4 ? "q4_k" : better;
     if (kind == Kind::k && has_eight_experts()) return "q4_k";
     if (kind == Kind::down) return count(kind) < r_.facts.n_layer / 8 ? better : "";
     if (kind != Kind::attention_output) return "";
@@ -133,30 +118,16 @@ class LlamaMixture final : public Mixture {
 
   [[nodiscard]] string_view values_by_file_type() const {
     const string_view f = r_.file_type;
-    if (f == "Q3_K_M") return value_ < 2 ? "q5_k" : "q4_k";
+    if (f == "Q3_K_M") return count(Kind::v) < 2 ? "q5_k" : "q4_k";
     if (f == "Q3_K_L") return "q5_k";
     if (f == "IQ3_M") return "q4_k";
-    if (f == "Q4_K_S") return value_ < 4 ? "q5_k" : "";
-    if (f == "Q4_K_M" || f == "Q5_K_M") return use_more_bits(value_, n_values_) ? "q6_k" : "";
+    if (f == "Q4_K_S") return count(Kind::v) < 4 ? "q5_k" : "";
+    if (f == "Q4_K_M" || f == "Q5_K_M") return more_bits_for_values() ? "q6_k" : "";
     if (r_.facts.gqa >= 4) return choice_of(kSharedValues, f);
     if (f == "Q2_K") return "q3_k";
     if (f == "IQ3_XXS") return r_.has_importance ? "iq3_xxs" : "iq3_s";
     return "";
   }
-
-  [[nodiscard]] int count(Kind kind) const {
-    const auto found = count_.find(kind);
-    return found == count_.end() ? 0 : found->second;
-  }
-  /// With experts a layer's number, because a layer has several tensors of a kind; else a counter of the kind.
-  [[nodiscard]] int ffn_layer(const MixTensor& tensor, Kind kind) const {
-    return r_.facts.n_expert > 1 ? std::max(layer_of(tensor.name), 0) : count(kind);
-  }
-
-  const MixRequest r_;
-  int n_values_ = 0;
-  int value_ = 0;
-  std::map<Kind, int> count_;
 };
 
 }  // namespace
