@@ -295,12 +295,28 @@ TEST_F(Args, QuantisedValuesNeedFlashAttention) {
             "error: -ctv q8_0 needs flash attention, which -fa off switches off");
   EXPECT_EQ(error_of(Tool::server, {"-ctv", "q8_0"}).message(), "");
   EXPECT_EQ(error_of(Tool::server, {"-ctk", "q8_0", "-fa", "off"}).message(), "");
+  EXPECT_EQ(error_of(Tool::server, {"-ctv", "iq4_nl", "-fa", "off"}).message(),
+            "error: -ctv iq4_nl needs flash attention, which -fa off switches off");
 }
 
 TEST_F(Args, CacheTypesAreCheckedByName) {
   const ggml::Error unknown = error_of(Tool::server, {"-ctk", "q9_9"});
   EXPECT_NE(unknown.message().find("Unsupported cache type: q9_9"), std::string::npos) << unknown.message();
-  EXPECT_EQ(error_of(Tool::server, {"-ctk", "q4_0"}).code(), ggml::ErrorCode::unsupported);
+  EXPECT_NE(unknown.message().find("known are f32, f16, bf16, q8_0"), std::string::npos) << unknown.message();
+  EXPECT_NE(error_of(Tool::server, {"-ctv", "q4_k"}).message().find("Unsupported cache type: q4_k"), std::string::npos);
+  for (const char* name : {"f32", "F16", "bf16", "q8_0", "q8_KV", "q6_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"}) {
+    const Settings s = settings_of(Tool::server, {"-ctk", name, "-ctv", name});
+    EXPECT_EQ(s.cache.type_k, *ggml::type_from_name(name));
+    EXPECT_EQ(s.cache.type_v, s.cache.type_k);
+  }
+}
+
+TEST_F(Args, TheHadamardTransformIsSwitchedForKeysAndValuesApart) {
+  EXPECT_FALSE(settings_of(Tool::server, {}).cache.k_hadamard);
+  const Settings keys = settings_of(Tool::server, {"-khad"});
+  EXPECT_TRUE(keys.cache.k_hadamard);
+  EXPECT_FALSE(keys.cache.v_hadamard);
+  EXPECT_TRUE(settings_of(Tool::server, {"--v-cache-hadamard"}).cache.v_hadamard);
 }
 
 TEST_F(Args, MetadataOverridesAreTypedAndAddUp) {

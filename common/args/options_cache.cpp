@@ -1,6 +1,6 @@
 // Types of the KV cache, and the caches of experts.
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "common/args/option.h"
 #include "common/args/table.h"
@@ -12,27 +12,31 @@ constexpr std::string_view kCache = "KV cache";
 constexpr std::string_view kExperts = "Expert cache";
 constexpr std::string_view kExpertCache = "the expert cache";
 constexpr std::string_view kExpertAdvice = "use --cpu-moe or --n-cpu-moe";
-constexpr std::string_view kHadamard = "Hadamard rotation of the KV cache";
-constexpr std::string_view kHadamardAdvice = "leave it out, or use -ctk q8_0";
 
-/// Type names that the flags of llama.cpp and ik_llama.cpp know for a KV cache.
-constexpr std::array<std::string_view, 11> kKnown = {"f32",    "f16",  "bf16", "q8_0", "q4_0", "q4_1",
-                                                     "iq4_nl", "q5_0", "q5_1", "q6_0", "q8_kv"};
+/// Names of the types that may hold KV, from the most bits to the fewest.
+std::string known_types() {
+  std::vector<const ggml::TypeInfo*> types;
+  for (int i = 0; i < ggml::kTypeCount; ++i)
+    if (const ggml::TypeInfo& info = ggml::type_info(static_cast<ggml::DType>(i)); info.kv_capable)
+      types.push_back(&info);
+  const auto bits = [](const ggml::TypeInfo* type) { return 8.0 * type->block_bytes / type->block_weights; };
+  std::stable_sort(types.begin(), types.end(), [&](const auto* a, const auto* b) { return bits(a) > bits(b); });
+  std::string names;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    names += (i == 0 ? "" : i + 1 == types.size() ? " and " : ", ") + std::string(types[i]->id);
+  return names;
+}
 
 template <class Get>
 Apply cache_type(Get get) {
   return [=](Target& target, const Argument& argument) {
-    const std::string name = lower_case(argument.value());
-    if (std::find(kKnown.begin(), kKnown.end(), name) == kKnown.end()) {
+    const std::optional<ggml::DType> type = ggml::type_from_name(argument.value());
+    if (!type || !ggml::type_info(*type).kv_capable)
       throw ggml::Error(ggml::ErrorCode::invalid_argument,
                         "error while handling " +
                             std::string(argument.from_environment ? "environment variable" : "argument") + " \"" +
-                            argument.name + "\": Unsupported cache type: " + argument.value() +
-                            "; known are f32, f16 and q8_0");
-    }
-    const std::optional<ggml::DType> type = ggml::type_from_name(name);
-    if (name != "f32" && name != "f16" && name != "q8_0")
-      refuse(argument, "a KV cache of type " + name, "use f16, q8_0 or f32");
+                            argument.name + "\": Unsupported cache type: " + argument.value() + "; known are " +
+                            known_types());
     get(target.settings) = *type;
   };
 }
@@ -47,12 +51,15 @@ Option expert_cache(std::vector<std::string_view> spellings, std::string_view pl
 }
 
 const std::vector<Option> kCacheRows = {
-    option({"-ctk", "--cache-type-k"}, "TYPE", "Type of the cached keys: f32, f16 or q8_0.",
-           cache_type([](Settings& s) -> auto& { return s.cache.type_k; }))
+    option(
+        {"-ctk", "--cache-type-k"}, "TYPE",
+        "Type of the cached keys: f32, f16, bf16, q8_0, q8_kv, q6_0, q5_1, q5_0, q4_1, q4_0 or iq4_nl; where the size "
+        "of heads is no multiple of 32 one of the first three.",
+        cache_type([](Settings& s) -> auto& { return s.cache.type_k; }))
         .variable("LLAMA_ARG_CACHE_TYPE_K")
         .initially("f16"),
     option({"-ctv", "--cache-type-v"}, "TYPE",
-           "Type of the cached values: f32, f16 or q8_0; a quantised type needs flash attention.",
+           "Type of the cached values, as -ctk; a quantised type needs flash attention.",
            cache_type([](Settings& s) -> auto& { return s.cache.type_v; }))
         .variable("LLAMA_ARG_CACHE_TYPE_V")
         .initially("f16"),
@@ -65,12 +72,16 @@ const std::vector<Option> kCacheRows = {
         .variable("LLAMA_ARG_KV_UNIFIED")
         .used_by(kServer)
         .initially("on when -np is left open"),
-    option({"-khad", "--k-cache-hadamard"}, "", "Rotate keys before caching.")
+    option({"-khad", "--k-cache-hadamard"}, "",
+           "Hadamard-transform the heads of keys and queries, so that few-bit types of -ctk keep keys better; heads of "
+           "64, 128 or 256 elements.",
+           toggle([](Settings& s) -> auto& { return s.cache.k_hadamard; }))
         .variable("LLAMA_ARG_K_CACHE_HADAMARD")
-        .refused(kHadamard, kHadamardAdvice),
-    option({"-vhad", "--v-cache-hadamard"}, "", "Rotate values before caching.")
+        .initially("off"),
+    option({"-vhad", "--v-cache-hadamard"}, "", "The same for values; what attention gives is transformed back.",
+           toggle([](Settings& s) -> auto& { return s.cache.v_hadamard; }))
         .variable("LLAMA_ARG_V_CACHE_HADAMARD")
-        .refused(kHadamard, kHadamardAdvice),
+        .initially("off"),
     refused_type({"-ctk-first", "--cache-type-k-first"}, "Another key type for the first N layers."),
     refused_type({"-ctk-last", "--cache-type-k-last"}, "Another key type for the last N layers."),
     refused_type({"-ctv-first", "--cache-type-v-first"}, "Another value type for the first N layers."),

@@ -86,6 +86,7 @@ struct ContextSettings {
 struct CacheSettings {
   ggml::DType type_k = ggml::DType::f16;
   ggml::DType type_v = ggml::DType::f16;
+  bool k_hadamard = false, v_hadamard = false;
   bool unified = false;  // slots share one buffer; on by default when the number of slots was left open
   bool unified_given = false;
   bool context_shift = false;

@@ -74,6 +74,29 @@ void apply_fit(const Settings& settings, const llama::ContextMemory& memory, Pla
   run.explanation.insert(run.explanation.end(), fitted.explanation.begin(), fitted.explanation.end());
 }
 
+/// Why a device cannot hold the cache; empty: it can.
+std::string why_no_cache(const ggml::Device& device, const llama::ContextParams& context) {
+  for (const ggml::DType type : {context.k_type, context.v_type})
+    if (!device.supports_cache(type))
+      return strf("%s has no kernels for a cache of type %s", device.name().c_str(),
+                  std::string(ggml::type_info(type).id).c_str());
+  if ((context.k_hadamard || context.v_hadamard) && !device.supports(ggml::Op::hadamard))
+    return device.name() + " has no kernel for -khad and -vhad";
+  return {};
+}
+
+/// What a card has no kernels for stays on the CPU, and is planned there.
+void keep_cache_where_it_works(PlannedRun& run) {
+  if (!run.rules.kv_offload || run.rules.n_gpu_layers.value_or(1) == 0) return;
+  for (std::size_t d = 1; d < run.machine->devices.size(); ++d) {
+    const std::string why = why_no_cache(*run.machine->devices[d], run.context);
+    if (why.empty()) continue;
+    run.rules.kv_offload = false;
+    logf(LogLevel::warn, "the KV cache stays on the CPU: %s; f16 and q8_0 work on every device", why.c_str());
+    return;
+  }
+}
+
 /// What the log says of each device at the start.
 void log_devices(const Machine& machine) {
   for (std::size_t d = 1; d < machine.devices.size(); ++d) {
@@ -94,6 +117,7 @@ PlannedRun plan_run(const Settings& settings, int n_seq, std::shared_ptr<const M
   run.outline = llama::Model::outline(model_params(settings));
   run.model = llama::plan_model(*run.outline);
   run.context = context_params(settings, run.outline->info(), n_seq);
+  keep_cache_where_it_works(run);
   const llama::ContextMemory memory =
       llama::context_memory(*run.outline, run.machine->pointers(), run.machine->descriptions, run.context);
   if (fit_is_on(settings.placement)) apply_fit(settings, memory, run);

@@ -144,6 +144,8 @@ llama::ContextParams context_params(const Settings& settings, const llama::Model
   params.n_seq_max = n_seq;
   params.k_type = settings.cache.type_k;
   params.v_type = settings.cache.type_v;
+  params.k_hadamard = settings.cache.k_hadamard;
+  params.v_hadamard = settings.cache.v_hadamard;
   params.flash_attention = settings.context.flash_attention != Tristate::off;
   params.reuse_graphs = settings.context.graph_reuse;
   params.mla = settings.context.mla;

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <string>
 
 #include "decode/ports.h"
 #include "decode/program_cache.h"
 #include "decode/segments.h"
 #include "decode/step_runner.h"
 #include "ggml/error.h"
+#include "ggml/hadamard.h"
 #include "ggml/log.h"
 #include "kv/kv_cache.h"
 #include "llama/plan.h"
@@ -36,12 +38,47 @@ constexpr std::size_t kAdjustPerRow = 256;
   throw Error(ErrorCode::invalid_argument, message, hint);
 }
 
+std::string type_name(DType type) {
+  return std::string(ggml::type_info(type).id);
+}
+
 void check_kv_type(const char* what, DType type) {
-  if (type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0) return;
-  throw Error(
-      ErrorCode::unsupported,
-      strf("%s cache type %s is not available in this version", what, std::string(ggml::type_info(type).id).c_str()),
-      "use f32, f16, bf16 or q8_0");
+  if (ggml::type_info(type).kv_capable) return;
+  std::string known;
+  for (int i = 0; i < ggml::kTypeCount; ++i)
+    if (const auto other = static_cast<DType>(i); ggml::type_info(other).kv_capable)
+      known += (known.empty() ? "" : ", ") + type_name(other);
+  throw Error(ErrorCode::unsupported, strf("%s cache of type %s is not possible", what, type_name(type).c_str()),
+              "use one of " + known);
+}
+
+/// `dim`: elements of a head.
+void check_heads(const char* what, DType type, int dim, bool hadamard) {
+  if (!ggml::KvLayout::fits(type, dim))
+    throw Error(ErrorCode::unsupported,
+                strf("%s cache of type %s keeps blocks of %d elements, which heads of %d are not", what,
+                     type_name(type).c_str(), ggml::type_info(type).block_weights, dim),
+                "use f16, bf16 or f32 for it");
+  if (hadamard && !ggml::has_hadamard(dim))
+    throw Error(
+        ErrorCode::unsupported,
+        strf("the Hadamard transform of the %s cache has no form for heads of %d elements, only for powers of two",
+             what, dim),
+        "leave -khad and -vhad out, or use -ctk and -ctv q8_0");
+}
+
+void check_layers(const ContextParams& p, const Hparams& hparams) {
+  if ((p.k_hadamard || p.v_hadamard) && hparams.has_latent_attention())
+    throw Error(ErrorCode::unsupported,
+                "the Hadamard transform of the cache has no form for latent attention: its rows are keys and values "
+                "in one, shared by all heads",
+                "leave -khad and -vhad out");
+  for (const LayerHparams& layer : hparams.layers) {
+    if (layer.recurrent) continue;
+    const ggml::KvLayout layout = kv_layout(hparams, layer, p);
+    check_heads("K", p.k_type, layout.dk, p.k_hadamard);
+    if (layout.dv > 0) check_heads("V", p.v_type, layout.dv, p.v_hadamard);
+  }
 }
 
 void resolve_embeddings(ContextParams& p, const Hparams& hparams) {
@@ -50,6 +87,7 @@ void resolve_embeddings(ContextParams& p, const Hparams& hparams) {
     p.embeddings = true;
     // Nothing is kept from step to step: there is nothing to save by rounding.
     p.k_type = p.v_type = DType::f32;
+    p.k_hadamard = p.v_hadamard = false;
   }
   if (p.embeddings && p.pooling == Pooling::rank)
     throw Error(ErrorCode::unsupported, "this version has no reranking heads", "use a model that gives embeddings");
@@ -77,17 +115,10 @@ ContextParams resolve(ContextParams p, const Hparams& hparams) {
   if (p.n_state_checkpoints < 0) refuse(strf("%d checkpoints are not possible", p.n_state_checkpoints), {});
   if (p.attention_max_batch_mib > 0) p.attention_max_batch_mib = std::max(p.attention_max_batch_mib, kLeastMaxBatchMib);
   const bool has_v_plane = !hparams.has_latent_attention() || p.mla == 0 || (p.mla == 1 && !p.flash_attention);
-  if (p.v_type == DType::q8_0 && !p.flash_attention && has_v_plane)
-    refuse("a quantised V cache needs flash attention", "turn flash attention on, or use f16 for V");
-  for (const LayerHparams& layer : hparams.layers) {
-    const ggml::KvLayout layout = kv_layout(hparams, layer, p);
-    if (!layout.supported())
-      throw Error(ErrorCode::unsupported,
-                  strf("cache types %s and %s do not fit heads of %d and %d elements",
-                       std::string(ggml::type_info(p.k_type).id).c_str(),
-                       std::string(ggml::type_info(p.v_type).id).c_str(), layout.dk, layout.dv),
-                  "q8_0 needs a multiple of 32; use f16");
-  }
+  if (ggml::kv_form(p.v_type).quantised && !p.flash_attention && has_v_plane)
+    refuse(strf("a V cache of type %s needs flash attention", type_name(p.v_type).c_str()),
+           "turn flash attention on, or use f16 for V");
+  check_layers(p, hparams);
   return p;
 }
 
@@ -130,22 +161,28 @@ const Hparams& loaded_hparams(const Model& model) {
 constexpr std::size_t kMaxInFlight = 2;
 
 /// Whether a device can run what works on a layer's cells or states, in one form or another.
-bool works_on_state(const Hparams& hparams, const LayerHparams& layer, const ggml::Device& device) {
+bool works_on_state(const Hparams& hparams, const LayerHparams& layer, const ContextParams& params,
+                    const ggml::Device& device) {
   using ggml::Op;
   if (layer.recurrent)
     return device.supports(Op::conv1d) && (device.supports(Op::delta_net) || device.supports(Op::delta_rule));
+  if (!device.supports_cache(params.k_type)) return false;
+  if (kv_layout(hparams, layer, params).dv > 0 && !device.supports_cache(params.v_type)) return false;
+  // The transforms stand between projections and attention: where they run, the cells are.
+  if ((params.k_hadamard || params.v_hadamard) && !device.supports(Op::hadamard)) return false;
   const Op whole = hparams.has_latent_attention() ? Op::mla : Op::attention;
   return device.supports(whole) || (device.supports(Op::kv_append) && device.supports(Op::attn_dense));
 }
 
 std::vector<ggml::DeviceId> homes_of_states(const Hparams& hparams, const std::vector<ggml::Device*>& devices,
-                                            const Plan& plan) {
+                                            const Plan& plan, const ContextParams& params) {
   check_plan(plan, devices.size());
   std::vector<ggml::DeviceId> homes;
   int n_moved = 0;
   for (std::size_t i = 0; i < hparams.layers.size(); ++i) {
     ggml::DeviceId home = device_of(plan.kv_device, i);
-    if (home.v != 0 && !works_on_state(hparams, hparams.layers[i], *devices[static_cast<std::size_t>(home.v)])) {
+    if (home.v != 0 &&
+        !works_on_state(hparams, hparams.layers[i], params, *devices[static_cast<std::size_t>(home.v)])) {
       home = ggml::DeviceId(0);
       ++n_moved;
     }
@@ -185,7 +222,7 @@ struct Context::Impl {
       : model(m),
         devices(list.begin(), list.end()),
         params(resolve(wanted, loaded_hparams(m))),
-        state_homes(homes_of_states(m.hparams(), devices, plan)),
+        state_homes(homes_of_states(m.hparams(), devices, plan, params)),
         state_spec(plan_states(m.hparams(), params, state_homes)),
         cache(plan_kv_groups(m.hparams(), params, state_homes), state_spec ? &*state_spec : nullptr, params.n_seq_max,
               params.n_ctx, devices),
@@ -317,10 +354,11 @@ Context::Context(const Model& model, std::span<ggml::Device* const> devices, con
     : impl_(std::make_unique<Impl>(model, devices, plan, params)) {
   const ContextParams& p = impl_->params;
   ggml::logf(ggml::LogLevel::info,
-             "context n_ctx=%d n_batch=%d n_ubatch=%d n_seq=%d k=%s v=%s flash_attention=%d kv_bytes=%llu "
+             "context n_ctx=%d n_batch=%d n_ubatch=%d n_seq=%d k=%s v=%s k_hadamard=%d v_hadamard=%d "
+             "flash_attention=%d kv_bytes=%llu "
              "kv_bytes_per_token=%llu arena_bytes=%llu",
-             p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max, std::string(ggml::type_info(p.k_type).id).c_str(),
-             std::string(ggml::type_info(p.v_type).id).c_str(), p.flash_attention ? 1 : 0,
+             p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max, type_name(p.k_type).c_str(), type_name(p.v_type).c_str(),
+             p.k_hadamard ? 1 : 0, p.v_hadamard ? 1 : 0, p.flash_attention ? 1 : 0,
              static_cast<unsigned long long>(impl_->stats.kv_total_bytes),
              static_cast<unsigned long long>(impl_->stats.kv_bytes_per_token),
              static_cast<unsigned long long>(impl_->stats.arena_bytes));

@@ -329,7 +329,7 @@ TEST_F(ContextTest, RefusesSettingsThatCannotWork) {
     return code_of([&] { (void)make(params); });
   };
   EXPECT_EQ(code([](auto& p) { p.v_type = DType::q8_0, p.flash_attention = false; }), ErrorCode::invalid_argument);
-  EXPECT_EQ(code([](auto& p) { p.k_type = DType::q4_0; }), ErrorCode::unsupported);
+  EXPECT_EQ(code([](auto& p) { p.k_type = DType::q4_k; }), ErrorCode::unsupported);
   EXPECT_EQ(code([](auto& p) { p.n_ctx = -1; }), ErrorCode::invalid_argument);
   EXPECT_EQ(code([](auto& p) { p.n_seq_max = 0; }), ErrorCode::invalid_argument);
   EXPECT_EQ(code([](auto& p) { p.n_batch = 0; }), ErrorCode::invalid_argument);

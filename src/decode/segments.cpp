@@ -147,7 +147,7 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
   const float* factors =
       rope_factors_ != nullptr ? reinterpret_cast<const float*>(rope_factors_->placements.front().data) : nullptr;
   for (const LayerHparams& layer : hparams.layers) {
-    KvCache::LayerRope rope{resolve_rope(hparams, layer, overrides), factors};
+    KvCache::LayerRope rope{resolve_rope(hparams, layer, overrides), factors, params.k_hadamard};
     rope.params.has_factors = rope_factors_ != nullptr;
     // Where the rotated part of a cached key lies.
     if (hparams.has_latent_attention())
@@ -250,6 +250,8 @@ LayerInputs SegmentBuilder::layer_inputs(int layer) const {
   inputs.attention_scale = attention_scale(hparams, own, inputs.rope);
   inputs.kv = kv_layout(hparams, own, params_);
   inputs.flash = params_.flash_attention;
+  inputs.k_hadamard = params_.k_hadamard;
+  inputs.v_hadamard = params_.v_hadamard;
   if (hparams.has_latent_attention()) {
     inputs.mla_expand_from = mla_expand_from(hparams, own, params_);
     inputs.mla_max_scratch = std::int64_t{params_.attention_max_batch_mib} << 20;

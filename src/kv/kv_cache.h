@@ -66,6 +66,7 @@ class KvCache {
   struct LayerRope {
     ggml::RopeParams params;
     const float* factors = nullptr;
+    bool hadamard = false;  // keys are stored Hadamard-transformed
   };
   /// Drops the cells [begin, begin + n), moves the later ones up and turns their keys back by n positions.
   void shift(SeqId seq, int begin, int n, std::span<const LayerRope> ropes);

@@ -8,7 +8,8 @@
 #include <random>
 
 #include "ggml/error.h"
-#include "ggml/quant.h"
+#include "ggml/hadamard.h"
+#include "ggml/kv_rows.h"
 #include "kv/kv_test_device.h"
 
 namespace llama {
@@ -135,12 +136,14 @@ TEST(KvCache, AWindowFreesTheBlocksThatItNoLongerReaches) {
   EXPECT_EQ(used(cache, 1), 0);
 }
 
-TEST(KvCache, RandomOperationsKeepEveryInvariant) {
+class RandomOperations : public testing::TestWithParam<DType> {};
+
+TEST_P(RandomOperations, KeepEveryInvariant) {
   MemoryOnlyDevice device;
   constexpr int kSequences = 6;
-  const KvGroupSpec specs[] = {full_group(40), window_group(40, 50)};
+  const KvGroupSpec specs[] = {full_group(40, GetParam()), window_group(40, 50)};
   const std::vector<KvCache::LayerRope> ropes(3);
-  for (unsigned seed = 0; seed < 20; ++seed) {
+  for (unsigned seed = 0; seed < 8; ++seed) {
     KvCache cache(specs, kSequences, 4096, device);
     std::mt19937 random(seed);
     const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
@@ -177,6 +180,11 @@ TEST(KvCache, RandomOperationsKeepEveryInvariant) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Types, RandomOperations,
+                         testing::Values(DType::f32, DType::q8_0, DType::q8_kv, DType::q6_0, DType::q5_1, DType::q4_0,
+                                         DType::iq4_nl),
+                         [](const auto& test) { return std::string(ggml::type_info(test.param).id); });
+
 TEST(KvCache, AShiftMovesCellsAndLeavesSharersAlone) {
   MemoryOnlyDevice device;
   KvGroupSpec spec = full_group(8);
@@ -195,61 +203,132 @@ TEST(KvCache, AShiftMovesCellsAndLeavesSharersAlone) {
   for (int cell = 0; cell < 200; ++cell) EXPECT_EQ(*cell_mark(cache, b, cell), static_cast<float>(cell));
 }
 
-class ShiftedKeys : public testing::TestWithParam<DType> {};
+/// The key of one cell and head 1 in layer 0, read and written as the cache keeps it.
+class StoredKey {
+ public:
+  StoredKey(const KvCache& cache, SeqId seq, int cell) : layout_(cache.group(GroupId(0)).spec().layout) {
+    const KvGroup& group = cache.group(GroupId(0));
+    const auto entry = static_cast<std::size_t>(cell / kKvBlockTokens);
+    block_ = group.layer_base(0) +
+             static_cast<std::size_t>(group.table(seq).blocks[entry]) * group.spec().layout.block_bytes();
+    const ggml::KvForm form = ggml::kv_form(layout_.k_type);
+    const auto row = static_cast<std::size_t>(kKvBlockTokens + cell % kKvBlockTokens);  // of head 1
+    values_ = block_ + row * form.value_bytes(layout_.dk);
+    scales_ = block_ + layout_.k_scales() + row * form.scale_bytes(layout_.dk);
+  }
+  void write(const std::vector<float>& key) {
+    ggml::encode_kv_row(layout_.k_type, key.data(), layout_.dk, values_, scales_);
+  }
+  [[nodiscard]] std::vector<float> read() const {
+    std::vector<float> key(static_cast<std::size_t>(layout_.dk));
+    ggml::decode_kv_row(layout_.k_type, values_, scales_, 0, layout_.dk, key.data());
+    return key;
+  }
+  [[nodiscard]] std::vector<std::byte> bytes() const {
+    const ggml::KvForm form = ggml::kv_form(layout_.k_type);
+    std::vector<std::byte> all(values_, values_ + form.value_bytes(layout_.dk));
+    all.insert(all.end(), scales_, scales_ + form.scale_bytes(layout_.dk));
+    return all;
+  }
+  [[nodiscard]] std::byte* block() const { return block_; }
+
+ private:
+  const ggml::KvLayout& layout_;
+  std::byte *block_, *values_, *scales_;
+};
+
+std::vector<float> key_of(int cell) {
+  std::vector<float> key(32);
+  for (std::size_t i = 0; i < key.size(); ++i)
+    key[i] = std::sin(static_cast<float>(i) * 1.7f + 0.3f + static_cast<float>(cell) * 0.11f);
+  return key;
+}
+
+/// Largest error of an element of size one or less.
+double bound_of(DType type) {
+  if (type == DType::f32) return 1e-5;
+  if (type == DType::f16) return 2e-3;
+  const int bits = ggml::kv_form(type).bits;
+  return bits == 16 || bits == 8 ? 0.03 : 2.5 / (1 << bits);
+}
+
+struct ShiftCase {
+  DType type;
+  bool hadamard;
+};
+
+class ShiftedKeys : public testing::TestWithParam<ShiftCase> {};
 
 TEST_P(ShiftedKeys, EqualKeysThatWereRotatedForTheNewPosition) {
   MemoryOnlyDevice device;
-  const KvGroupSpec spec = full_group(8, GetParam());
+  const auto [type, hadamard] = GetParam();
+  const KvGroupSpec spec = full_group(8, type);
   KvCache cache({&spec, 1}, 1, 512, device);
   ggml::RopeParams rope;
   rope.layout = ggml::RopeLayout::neox;
   rope.n_rot = 32;
-  const std::vector<KvCache::LayerRope> ropes(2, {rope, nullptr});
+  const std::vector<KvCache::LayerRope> ropes(2, {rope, nullptr, hadamard});
   const SeqId a = cache.create();
   grow(cache, a, 100);
-  const ggml::KvLayout& layout = cache.group(GroupId(0)).spec().layout;
-  std::vector<float> plain(32);
-  for (std::size_t i = 0; i < plain.size(); ++i) plain[i] = std::sin(static_cast<float>(i) * 1.7f + 0.3f);
-  // Stores the key of position 90, head 1, by turning a stored plain key, as shift does.
-  const KvGroup& group = cache.group(GroupId(0));
-  std::byte* block = group.layer_base(0) + static_cast<std::size_t>(group.table(a).blocks[1]) * layout.block_bytes();
-  KvCells cells(layout, block);
-  std::vector<float> scratch(32);
-  const std::size_t head = ggml::KvLayout::head_value_bytes(layout.k_type, 32);
-  const std::size_t row = head / kKvBlockTokens;
-  std::byte* values = block + head + 26 * row;
-  if (GetParam() == DType::q8_0) {
-    const std::uint16_t scale = ggml::f32_to_f16(1.0f / 127.0f);
-    std::byte* scales = block + layout.k_scales() + ggml::KvLayout::head_scale_bytes(layout.k_type, 32) + 26 * 2;
-    std::memcpy(scales, &scale, 2);
-    for (std::size_t i = 0; i < 32; ++i)
-      values[i] = static_cast<std::byte>(static_cast<std::int8_t>(std::lround(plain[i] * 127.0f)));
-  } else {
-    ggml::quantise_row(layout.k_type, plain, {}, values);
-  }
-  cells.rotate_key(26, KeyRotation(rope, nullptr, 90), scratch);
+  const std::vector<float> plain = key_of(0);
+  std::vector<float> at_90 = plain;
+  KeyRotation(rope, nullptr, 90).apply(at_90);
+  if (hadamard) ggml::hadamard(at_90.data(), 32);
+  StoredKey(cache, a, 90).write(at_90);
   cache.shift(a, 10, 30, ropes);
   // Cell 90 is now cell 60, in block 0; its key must be the plain one at position 60.
-  const std::byte* moved =
-      group.layer_base(0) + static_cast<std::size_t>(group.table(a).blocks[0]) * layout.block_bytes();
-  std::vector<float> stored(32);
-  const std::byte* at = moved + head + 60 * row;
-  if (GetParam() == DType::q8_0) {
-    std::uint16_t scale = 0;
-    std::memcpy(&scale, moved + layout.k_scales() + ggml::KvLayout::head_scale_bytes(layout.k_type, 32) + 60 * 2, 2);
-    for (std::size_t i = 0; i < 32; ++i)
-      stored[i] = ggml::f16_to_f32(scale) * static_cast<float>(static_cast<std::int8_t>(at[i]));
-  } else {
-    ggml::dequantise_row(layout.k_type, at, 32, stored.data());
-  }
+  std::vector<float> stored = StoredKey(cache, a, 60).read();
+  if (hadamard) ggml::hadamard(stored.data(), 32);
   std::vector<float> expected = plain;
   KeyRotation(rope, nullptr, 60).apply(expected);
-  const float bound = GetParam() == DType::f32 ? 1e-5f : GetParam() == DType::f16 ? 2e-3f : 0.03f;
-  for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(stored[i], expected[i], bound);
+  for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(stored[i], expected[i], 2 * bound_of(type));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, ShiftedKeys, testing::Values(DType::f32, DType::f16, DType::bf16, DType::q8_0),
-                         [](const auto& test) { return std::string(ggml::type_info(test.param).id); });
+TEST_P(ShiftedKeys, ShareAndCopyOnWriteKeepTheirBytes) {
+  MemoryOnlyDevice device;
+  const DType type = GetParam().type;
+  const KvGroupSpec spec = full_group(16, type);
+  KvCache cache({&spec, 1}, 3, 512, device);
+  const std::vector<KvCache::LayerRope> ropes(2, {{.layout = ggml::RopeLayout::none}, nullptr, GetParam().hadamard});
+  const SeqId a = cache.create(), b = cache.create(), c = cache.create();
+  grow(cache, a, 150);
+  std::vector<std::vector<std::byte>> written;
+  for (int cell = 0; cell < 150; ++cell) {
+    StoredKey(cache, a, cell).write(key_of(cell));
+    written.push_back(StoredKey(cache, a, cell).bytes());
+  }
+  cache.share_prefix(b, a, 100);
+  cache.share_prefix(c, a, 150);
+  grow(cache, b, 20);
+  for (int cell = 100; cell < 120; ++cell) StoredKey(cache, b, cell).write(key_of(1000 + cell));
+  cache.check_integrity();
+  EXPECT_EQ(StoredKey(cache, a, 3).block(), StoredKey(cache, b, 3).block());
+  EXPECT_NE(StoredKey(cache, a, 99).block(), StoredKey(cache, b, 99).block());
+  cache.shift(c, 20, 40, ropes);
+  cache.truncate(b, 110);
+  cache.check_integrity();
+  for (int cell = 0; cell < 150; ++cell)
+    EXPECT_EQ(StoredKey(cache, a, cell).bytes(), written[static_cast<std::size_t>(cell)]) << cell;
+  for (int cell = 0; cell < 100; ++cell)
+    EXPECT_EQ(StoredKey(cache, b, cell).bytes(), written[static_cast<std::size_t>(cell)]) << cell;
+  for (int cell = 0; cell < 110; ++cell) {
+    const std::vector<float> moved = StoredKey(cache, c, cell).read();
+    const std::vector<float> expected = key_of(cell < 20 ? cell : cell + 40);
+    for (std::size_t i = 0; i < 32; ++i) EXPECT_NEAR(moved[i], expected[i], 2 * bound_of(type)) << cell;
+  }
+}
+
+std::vector<ShiftCase> shift_cases() {
+  std::vector<ShiftCase> cases;
+  for (int i = 0; i < ggml::kTypeCount; ++i)
+    for (const bool hadamard : {false, true})
+      if (const auto type = static_cast<DType>(i); ggml::type_info(type).kv_capable) cases.push_back({type, hadamard});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, ShiftedKeys, testing::ValuesIn(shift_cases()), [](const auto& test) {
+  return std::string(ggml::type_info(test.param.type).id) + (test.param.hadamard ? "_hadamard" : "");
+});
 
 TEST(BlockPool, FreesABlockOnlyAfterItsLastReference) {
   BlockPool pool(2);

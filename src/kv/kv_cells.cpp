@@ -4,7 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "ggml/quant.h"
+#include "ggml/hadamard.h"
+#include "ggml/kv_rows.h"
 
 namespace llama {
 
@@ -12,9 +13,6 @@ using ggml::DType;
 using ggml::KvLayout;
 
 namespace {
-
-constexpr int kScaleGroup = 32;
-constexpr float kMaxQuant = 127.0f;
 
 /// Where one head's row of one cell lies in a plane of values and in its plane of scales.
 struct PlaneRow {
@@ -45,35 +43,10 @@ void copy_row(std::byte* to_block, const PlaneRow& to, const std::byte* from_blo
   std::memcpy(to_block + to.scales, from_block + from.scales, to.scale_bytes);
 }
 
-/// Planar q8_0: one int8 per element, one half per 32 elements.
-void decode_q8(const std::byte* block, const PlaneRow& row, std::span<float> out) {
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t scale = 0;
-    std::memcpy(&scale, block + row.scales + i / kScaleGroup * sizeof scale, sizeof scale);
-    std::int8_t quant = 0;
-    std::memcpy(&quant, block + row.values + i, 1);
-    out[i] = ggml::f16_to_f32(scale) * static_cast<float>(quant);
-  }
-}
-
-void encode_q8(std::byte* block, const PlaneRow& row, std::span<const float> in) {
-  for (std::size_t begin = 0; begin < in.size(); begin += kScaleGroup) {
-    float amax = 0.0f;
-    for (std::size_t i = begin; i < begin + kScaleGroup; ++i) amax = std::max(amax, std::fabs(in[i]));
-    const float inverse = amax > 0.0f ? kMaxQuant / amax : 0.0f;
-    const std::uint16_t scale = ggml::f32_to_f16(amax / kMaxQuant);
-    std::memcpy(block + row.scales + begin / kScaleGroup * sizeof scale, &scale, sizeof scale);
-    for (std::size_t i = begin; i < begin + kScaleGroup; ++i) {
-      const auto quant = static_cast<std::int8_t>(std::lround(in[i] * inverse));
-      std::memcpy(block + row.values + i, &quant, 1);
-    }
-  }
-}
-
 }  // namespace
 
-KeyRotation::KeyRotation(const ggml::RopeParams& params, const float* factors, int positions)
-    : layout_(params.layout), first_(static_cast<std::size_t>(params.first)) {
+KeyRotation::KeyRotation(const ggml::RopeParams& params, const float* factors, int positions, bool hadamard)
+    : layout_(params.layout), first_(static_cast<std::size_t>(params.first)), hadamard_(hadamard) {
   const int n_pairs = params.n_rot / 2;
   const double base = params.base;
   const double n_rot = params.n_rot;
@@ -100,6 +73,7 @@ void KeyRotation::apply(std::span<float> key) const {
   if (layout_ == ggml::RopeLayout::none) return;
   const std::size_t n_pairs = cos_.size();
   const bool neox = layout_ == ggml::RopeLayout::neox;
+  if (hadamard_) ggml::hadamard(key.data(), static_cast<std::int64_t>(key.size()));
   for (std::size_t pair = 0; pair < n_pairs; ++pair) {
     float& a = key[first_ + (neox ? pair : 2 * pair)];
     float& b = key[first_ + (neox ? pair + n_pairs : 2 * pair + 1)];
@@ -107,6 +81,7 @@ void KeyRotation::apply(std::span<float> key) const {
     b = a * sin_[pair] + b * cos_[pair];
     a = turned_a;
   }
+  if (hadamard_) ggml::hadamard(key.data(), static_cast<std::int64_t>(key.size()));
 }
 
 void KvCells::copy_cell(int to, const KvCells& other, int from) {
@@ -119,16 +94,9 @@ void KvCells::copy_cell(int to, const KvCells& other, int from) {
 void KvCells::rotate_key(int cell, const KeyRotation& rotation, std::span<float> scratch) {
   for (int head = 0; head < layout_.n_head_kv; ++head) {
     const PlaneRow row = key_row(layout_, head, cell);
-    const bool q8 = layout_.k_type == DType::q8_0;
-    if (q8)
-      decode_q8(block_, row, scratch);
-    else
-      ggml::dequantise_row(layout_.k_type, block_ + row.values, layout_.dk, scratch.data());
+    ggml::decode_kv_row(layout_.k_type, block_ + row.values, block_ + row.scales, 0, layout_.dk, scratch.data());
     rotation.apply(scratch);
-    if (q8)
-      encode_q8(block_, row, scratch);
-    else
-      ggml::quantise_row(layout_.k_type, scratch, {}, block_ + row.values);
+    ggml::encode_kv_row(layout_.k_type, scratch.data(), layout_.dk, block_ + row.values, block_ + row.scales);
   }
 }
 

@@ -13,14 +13,16 @@ namespace llama {
 /// The magnitude that YaRN gives a key stays as it is.
 class KeyRotation {
  public:
-  /// `factors` [n_rot / 2] or null. `positions` may be negative.
-  KeyRotation(const ggml::RopeParams& params, const float* factors, int positions);
+  /// `factors` [n_rot / 2] or null. `positions` may be negative. `hadamard`: keys were transformed after their rotation
+  /// (-khad), which has to be undone before they are turned and done again.
+  KeyRotation(const ggml::RopeParams& params, const float* factors, int positions, bool hadamard = false);
   /// Rotates one head's key, f32 [dk].
   void apply(std::span<float> key) const;
 
  private:
   ggml::RopeLayout layout_;
   std::size_t first_;
+  bool hadamard_;
   std::vector<float> cos_, sin_;  // one per pair
 };
 

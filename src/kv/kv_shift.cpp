@@ -99,7 +99,7 @@ void KvCache::shift(SeqId seq, int begin, int n, std::span<const LayerRope> rope
     std::vector<float> scratch(static_cast<std::size_t>(spec.layout.dk));
     for (std::size_t i = 0; i < spec.layers.size(); ++i) {
       const LayerRope& rope = ropes[static_cast<std::size_t>(spec.layers[i].v)];
-      const KeyRotation rotation(rope.params, rope.factors, -n);
+      const KeyRotation rotation(rope.params, rope.factors, -n, rope.hadamard);
       HostBlocks blocks(group, i, table);
       for (int cell = first_moved; cell < old_length; ++cell) {
         const int to = cell - n;  // ascending: nothing is overwritten before it was read

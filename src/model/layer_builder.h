@@ -19,6 +19,8 @@ struct LayerInputs {
   ggml::RopeParams rope;
   ggml::KvLayout kv;
   bool flash = true;
+  bool k_hadamard = false;                // keys are cached Hadamard-transformed, and queries meet them so
+  bool v_hadamard = false;                // values are, and what attention gives is transformed back
   float attention_scale = 1.0f;           // of the scores
   ggml::GraphBuilder::StateInputs state;  // recurrent layers
   int mla_expand_from = 0;                // see MlaParams

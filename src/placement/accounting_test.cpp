@@ -105,8 +105,9 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
     params.n_ubatch = one_of(random, {64, 64, 256, 256, 512, 512, 2048, 8192});
     params.n_batch = params.n_ubatch;
     params.n_seq_max = one_of(random, {1, 1, 4});
-    params.k_type = one_of(random, {ggml::DType::f16, ggml::DType::q8_0, ggml::DType::f32});
-    params.v_type = params.k_type;
+    params.k_type = one_of(random, {ggml::DType::f16, ggml::DType::q8_0, ggml::DType::f32, ggml::DType::q4_0,
+                                    ggml::DType::q5_1, ggml::DType::q8_kv});
+    params.v_type = one_of(random, {params.k_type, ggml::DType::q6_0});
     PlacementRules rules = random_rules(random, outline->info().n_layer, n_cards);
     rules.mapped = model_params.load_mode == LoadMode::mmap;
 

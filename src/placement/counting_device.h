@@ -27,6 +27,7 @@ class CountingDevice final : public ggml::Device {
   [[nodiscard]] ggml::DeviceId id() const noexcept override { return behind_.id(); }
   [[nodiscard]] bool supports(ggml::DType type) const noexcept override { return behind_.supports(type); }
   [[nodiscard]] bool supports(ggml::Op op) const noexcept override { return behind_.supports(op); }
+  [[nodiscard]] bool supports_cache(ggml::DType type) const noexcept override { return behind_.supports_cache(type); }
   [[nodiscard]] std::size_t weight_bytes(ggml::DType type, const ggml::Shape& shape) const noexcept override {
     return behind_.weight_bytes(type, shape);
   }

@@ -137,6 +137,8 @@ class Device {
   /// Whether it can compute with weights of this type, and has a form of its own for this op.
   [[nodiscard]] virtual bool supports(DType type) const noexcept { return true; }
   [[nodiscard]] virtual bool supports(Op op) const noexcept { return true; }
+  /// Whether it can append to and attend over keys or values kept in this type.
+  [[nodiscard]] virtual bool supports_cache(DType type) const noexcept { return true; }
 
   /// Bytes of this device's memory that a weight takes in the form the device computes with; 0: it is read in place.
   [[nodiscard]] virtual std::size_t weight_bytes(DType type, const Shape& shape) const noexcept { return 0; }

@@ -275,6 +275,10 @@ struct GatherParams {
 struct KvAppendParams {
   KvLayout kv;
 };
+/// Each head times the orthonormal Hadamard matrix, its own inverse: H[i][j] = (-1)^popcount(i & j) / sqrt(d). Scores
+/// stay as they are when q and k are both rotated; what stands out in single elements is spread over all of them, which
+/// makes rows easier to quantise. src: x [d, heads, T], d a power of two. dst: the same shape.
+struct HadamardParams {};
 /// src: y [N, n_used, T], ids [n_used, T] i32, and optionally weights [n_used, T] (else 1). dst: [N, T], the sum over
 /// the used experts inside [expert_begin, expert_end) (0: all) in the order of `ids`; ids of -1 are skipped.
 struct WeightedSumParams {
@@ -323,7 +327,7 @@ using OpParams =
                  MoeRouteParams, MoeFfnParams, SampleParams, GetRowsParams, QuantiseActParams, MulMatParams,
                  MulMatIdParams, NormaliseParams, BinaryParams, UnaryParams, GatedParams, SoftmaxParams, TopKParams,
                  GatherParams, KvAppendParams, WeightedSumParams, CopyParams, MlaParams, MlaExpandParams, Conv1dParams,
-                 DeltaNetParams, PoolParams, SliceParams, ConcatParams, MulMatHeadsParams>;
+                 DeltaNetParams, PoolParams, SliceParams, ConcatParams, MulMatHeadsParams, HadamardParams>;
 
 [[nodiscard]] const char* op_name(Op op) noexcept;
 

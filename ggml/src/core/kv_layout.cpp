@@ -5,19 +5,9 @@ namespace ggml {
 namespace {
 
 constexpr std::size_t kPlaneAlignment = 64;
-constexpr int kScaleGroup = 32;
 
 std::size_t aligned(std::size_t bytes) noexcept {
   return (bytes + kPlaneAlignment - 1) / kPlaneAlignment * kPlaneAlignment;
-}
-
-bool has_scales(DType type) noexcept {
-  return type_info(type).block_weights > 1;
-}
-
-bool fits(DType type, int dim) noexcept {
-  if (type == DType::f32 || type == DType::f16 || type == DType::bf16) return true;
-  return type == DType::q8_0 && dim % kScaleGroup == 0;
 }
 
 std::size_t plane(int n_head, std::size_t head_bytes) noexcept {
@@ -26,18 +16,20 @@ std::size_t plane(int n_head, std::size_t head_bytes) noexcept {
 
 }  // namespace
 
+bool KvLayout::fits(DType type, int dim) noexcept {
+  return type_info(type).kv_capable && dim % type_info(type).block_weights == 0;
+}
+
 bool KvLayout::supported() const noexcept {
   return fits(k_type, dk) && (dv == 0 || fits(v_type, dv));
 }
 
 std::size_t KvLayout::head_value_bytes(DType type, int dim) noexcept {
-  const std::size_t elements = static_cast<std::size_t>(kKvBlockTokens) * static_cast<std::size_t>(dim);
-  return has_scales(type) ? elements : elements * static_cast<std::size_t>(type_info(type).block_bytes);
+  return static_cast<std::size_t>(kKvBlockTokens) * kv_form(type).value_bytes(dim);
 }
 
 std::size_t KvLayout::head_scale_bytes(DType type, int dim) noexcept {
-  if (!has_scales(type)) return 0;
-  return static_cast<std::size_t>(kKvBlockTokens) * static_cast<std::size_t>(dim / kScaleGroup) * sizeof(std::uint16_t);
+  return static_cast<std::size_t>(kKvBlockTokens) * kv_form(type).scale_bytes(dim);
 }
 
 std::size_t KvLayout::k_scales() const noexcept {

@@ -97,6 +97,8 @@ struct OpImpl {
 
 /// The implementation of an op; null: only its decomposition can be run.
 [[nodiscard]] const OpImpl* implementation(Op op) noexcept;
+/// Whether there are kernels that append to and read a KV cache of this type.
+[[nodiscard]] bool has_cache_kernels(DType type) noexcept;
 
 inline const char* accepts_always(const Graph&, const Node&) {
   return nullptr;

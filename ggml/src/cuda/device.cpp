@@ -162,6 +162,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Executor> make_executor() override { return std::make_unique<CudaExecutor>(card_); }
 
   [[nodiscard]] bool supports(Op op) const noexcept override { return cuda::implementation(op) != nullptr; }
+  [[nodiscard]] bool supports_cache(DType type) const noexcept override { return cuda::has_cache_kernels(type); }
 
   [[nodiscard]] std::size_t weight_bytes(DType type, const Shape& shape) const noexcept override {
     return cuda::plane_offsets(type, shape).total;

@@ -212,6 +212,7 @@ class SimulatedDevice final : public Device {
 
   [[nodiscard]] bool supports(DType type) const noexcept override { return card_.missing.has(type); }
   [[nodiscard]] bool supports(Op op) const noexcept override { return card_.missing.has(op); }
+  [[nodiscard]] bool supports_cache(DType type) const noexcept override { return card_.missing.has(type); }
   [[nodiscard]] std::size_t weight_bytes(DType type, const Shape& shape) const noexcept override {
     return tensor_bytes(type, shape);
   }

@@ -22,6 +22,10 @@ struct ContextParams {
   int n_seq_max = 1;   // sequences alive at a time
   ggml::DType k_type = ggml::DType::f16;
   ggml::DType v_type = ggml::DType::f16;
+  // Heads are Hadamard-transformed before they are cached: keys together with queries, values with their inverse behind
+  // attention. Without effect on encoders, which cache nothing.
+  bool k_hadamard = false;
+  bool v_hadamard = false;
   bool flash_attention = true;  // false: the checked decomposition; a quantised V is then refused
   bool reuse_graphs = true;     // false (-no-gr): build and compile every step anew, for comparison
   // RoPE overrides; nullopt: the model's own.

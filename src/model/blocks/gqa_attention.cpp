@@ -30,6 +30,24 @@ ggml::TensorId gqa_attention(LayerBuilder& b, ggml::TensorId x, const GqaAttenti
   return b.linear(attend(b, qkv), Role::attn_output, "attn_out");
 }
 
+namespace {
+
+ggml::TensorId hadamard(LayerBuilder& b, ggml::TensorId heads, const char* stem) {
+  return b.graph().add(ggml::Op::hadamard, ggml::HadamardParams{}, {&heads, 1}, {}, b.name(stem)).front();
+}
+
+/// [dv * n_head, T] with each head transformed back.
+ggml::TensorId values_back(LayerBuilder& b, ggml::TensorId heads) {
+  const LayerHparams& layer = b.layer();
+  const std::int64_t tokens = b.graph().graph().at(heads).shape[1];
+  const ggml::TensorId apart =
+      b.graph().reshape(heads, ggml::Shape(layer.dv, layer.n_head, tokens), b.name("attn_heads_apart"));
+  const ggml::TensorId back = hadamard(b, apart, "attn_heads_back");
+  return b.graph().reshape(back, ggml::Shape(std::int64_t{layer.dv} * layer.n_head, tokens), b.name("attn_heads_out"));
+}
+
+}  // namespace
+
 ggml::TensorId attend(LayerBuilder& b, ggml::GraphBuilder::Qkv qkv) {
   const LayerHparams& layer = b.layer();
   const LayerInputs& inputs = b.inputs();
@@ -39,6 +57,11 @@ ggml::TensorId attend(LayerBuilder& b, ggml::GraphBuilder::Qkv qkv) {
         inputs.rope_factors != nullptr ? graph.weight(*inputs.rope_factors) : ggml::TensorId{};
     qkv = graph.rope_qk(qkv, inputs.positions, factors, inputs.rope, b.name("attn_rope"));
   }
+  if (inputs.k_hadamard) {
+    qkv.q = hadamard(b, qkv.q, "attn_q_hadamard");
+    qkv.k = hadamard(b, qkv.k, "attn_k_hadamard");
+  }
+  if (inputs.v_hadamard) qkv.v = hadamard(b, qkv.v, "attn_v_hadamard");
 
   ggml::AttentionParams attention;
   attention.kv = inputs.kv;
@@ -51,7 +74,8 @@ ggml::TensorId attend(LayerBuilder& b, ggml::GraphBuilder::Qkv qkv) {
   attention.causal = b.hparams().causal;
   attention.has_sinks = b.has(Role::attn_sinks);
   const ggml::Slot sinks = attention.has_sinks ? b.slot(Role::attn_sinks) : ggml::Slot{};
-  return graph.attention(qkv, inputs.attention, sinks, attention, b.name("attn_heads"));
+  const ggml::TensorId heads = graph.attention(qkv, inputs.attention, sinks, attention, b.name("attn_heads"));
+  return inputs.v_hadamard ? values_back(b, heads) : heads;
 }
 
 }  // namespace llama

@@ -2,14 +2,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "ggml/quant.h"
+#include "ggml/hadamard.h"
+#include "ggml/kv_rows.h"
 #include "ops.h"
 
 namespace ggml::reference {
 
 namespace {
-
-constexpr int kScaleGroup = 32;
 
 // The plane of values and of scales of one head in one block, for keys or for values.
 struct HeadPlanes {
@@ -31,41 +30,22 @@ HeadPlanes value_planes(const KvLayout& kv, std::byte* block, int head) {
           block + kv.v_scales() + h * KvLayout::head_scale_bytes(kv.v_type, kv.dv)};
 }
 
-void encode_q8_0(const HeadPlanes& planes, int token, const std::vector<float>& x) {
-  auto* codes = reinterpret_cast<std::int8_t*>(planes.values) + token * planes.dim;
-  auto* scales = reinterpret_cast<std::uint16_t*>(planes.scales) + token * (planes.dim / kScaleGroup);
-  for (int first = 0; first < planes.dim; first += kScaleGroup) {
-    float amax = 0;
-    for (int i = first; i < first + kScaleGroup; ++i) amax = std::max(amax, std::fabs(x[static_cast<std::size_t>(i)]));
-    const float inverse = amax > 0 ? 127.0f / amax : 0.0f;
-    scales[first / kScaleGroup] = f32_to_f16(amax / 127.0f);
-    for (int i = first; i < first + kScaleGroup; ++i)
-      codes[i] = static_cast<std::int8_t>(std::nearbyint(x[static_cast<std::size_t>(i)] * inverse));
-  }
-}
-
 void encode(const HeadPlanes& planes, int token, const double* x) {
   std::vector<float> floats(static_cast<std::size_t>(planes.dim));
   std::transform(x, x + planes.dim, floats.begin(), [](double v) { return static_cast<float>(v); });
-  if (planes.type == DType::q8_0) return encode_q8_0(planes, token, floats);
-  const std::size_t bytes = row_bytes(planes.type, planes.dim);
-  quantise_row(planes.type, floats, {}, planes.values + static_cast<std::size_t>(token) * bytes);
+  const KvForm form = kv_form(planes.type);
+  const auto row = static_cast<std::size_t>(token);
+  encode_kv_row(planes.type, floats.data(), planes.dim, planes.values + row * form.value_bytes(planes.dim),
+                planes.scales + row * form.scale_bytes(planes.dim));
 }
 
 std::vector<double> decode(const HeadPlanes& planes, int token) {
-  std::vector<double> x(static_cast<std::size_t>(planes.dim));
-  if (planes.type == DType::q8_0) {
-    const auto* codes = reinterpret_cast<const std::int8_t*>(planes.values) + token * planes.dim;
-    const auto* scales = reinterpret_cast<const std::uint16_t*>(planes.scales) + token * (planes.dim / kScaleGroup);
-    for (int i = 0; i < planes.dim; ++i)
-      x[static_cast<std::size_t>(i)] = static_cast<double>(f16_to_f32(scales[i / kScaleGroup])) * codes[i];
-    return x;
-  }
-  std::vector<float> floats(x.size());
-  const std::size_t bytes = row_bytes(planes.type, planes.dim);
-  dequantise_row(planes.type, planes.values + static_cast<std::size_t>(token) * bytes, planes.dim, floats.data());
-  std::copy(floats.begin(), floats.end(), x.begin());
-  return x;
+  std::vector<float> floats(static_cast<std::size_t>(planes.dim));
+  const KvForm form = kv_form(planes.type);
+  const auto row = static_cast<std::size_t>(token);
+  decode_kv_row(planes.type, planes.values + row * form.value_bytes(planes.dim),
+                planes.scales + row * form.scale_bytes(planes.dim), 0, planes.dim, floats.data());
+  return {floats.begin(), floats.end()};
 }
 
 // The block that holds a cell of a span's sequence; null where the sequence has none (any more).
@@ -192,6 +172,15 @@ void attn_dense(Memory& m, const Node& node) {
         attend(p, cells, query, y + at * (p.v_of_k > 0 ? p.v_of_k : p.kv.dv));
       }
   }
+}
+
+void hadamard(Memory& m, const Node& node) {
+  const std::int64_t n = m.at(node.src[0]).shape[0];
+  const std::int64_t live = m.live(node.src[0]);
+  const double* x = m.read(node.src[0]);
+  double* y = m.write(node.dst[0]);
+  std::copy(x, x + live, y);
+  for (std::int64_t at = 0; at < live; at += n) ggml::hadamard(y + at, n);
 }
 
 }  // namespace ggml::reference

@@ -49,6 +49,8 @@ Evaluate evaluator(Op op) {
       return reference::pick;
     case Op::copy:
       return reference::copy;
+    case Op::hadamard:
+      return reference::hadamard;
     case Op::slice:
       return reference::slice;
     case Op::concat:

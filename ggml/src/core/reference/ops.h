@@ -33,6 +33,7 @@ void pick(Memory& m, const Node& node);
 // attention.cpp
 void kv_append(Memory& m, const Node& node);
 void attn_dense(Memory& m, const Node& node);
+void hadamard(Memory& m, const Node& node);
 
 // recurrent.cpp
 void conv1d(Memory& m, const Node& node);

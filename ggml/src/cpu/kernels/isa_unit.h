@@ -11,4 +11,6 @@
 #include "cpu/kernels/act.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/scratch.h"
+#include "ggml/kv_layout.h"
 #include "quant/blocks.h"
+#include "quant/grids.h"

@@ -64,12 +64,13 @@ enum class GluOp : std::uint8_t { silu, gelu, relu };  // gelu: the tanh form
 
 // ---------------------------------------------------------------------------------------------------- attention
 
-/// Up to 64 tokens of one KV head: a contiguous run of a planar KV block, values plane and scales plane.
+/// Up to 64 tokens of one KV head: a contiguous run of a planar KV block, values plane and scales plane, rows as
+/// KvForm (ggml/kv_layout.h) has them.
 struct KvTile {
-  const std::byte* values = nullptr;      // token t at values + t * dim * (bytes of one element)
-  const std::uint16_t* scales = nullptr;  // q8_0: f16 scales, token t at scales + t * (dim / 32); else null
+  const std::byte* values = nullptr;
+  const std::uint16_t* scales = nullptr;  // null for float types
   int n_tokens = 0;
-  int dim = 0;  // q8_0: a multiple of 32; else any
+  int dim = 0;  // a multiple of 32 for quantised types; else any
 };
 
 /// scores[i * scores_stride + t] = sum over d of q[i * q_stride + d] * K[t][d], for i < n_q, t < k.n_tokens.
@@ -96,12 +97,13 @@ struct PvArgs {
 using QkFn = void (*)(const QkArgs&) noexcept;
 using PvFn = void (*)(const PvArgs&) noexcept;
 
-/// Writes one KV row: `dim` floats to the values plane, and for q8_0 dim / 32 f16 scales to the scales plane.
+/// Writes one KV row of `dim` floats: codes to the values plane, scales to the scales plane, by the rules of
+/// ggml/kv_rows.h.
 using KvStoreFn = void (*)(const float* src, int dim, std::byte* values, std::uint16_t* scales) noexcept;
 /// The reverse (shifts, decompositions, spills).
 using KvLoadFn = void (*)(const std::byte* values, const std::uint16_t* scales, int dim, float* dst) noexcept;
 
-/// Null where the type cannot hold KV in planar form yet.
+/// Null for types that hold no KV.
 struct KvKernels {
   QkFn qk = nullptr;
   PvFn pv = nullptr;

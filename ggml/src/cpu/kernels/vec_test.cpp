@@ -8,6 +8,7 @@
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/matmul_checker.h"
 #include "cpu/kernels/tables.h"
+#include "ggml/kv_layout.h"
 #include "ggml/quant.h"
 
 namespace ggml::cpu {
@@ -220,21 +221,39 @@ struct Plane {
 
 Plane make_plane(const KernelTable& table, DType type, const std::vector<float>& x, int tokens, int dim) {
   Plane plane;
-  const int element = type == DType::q8_0 ? 1 : type_info(type).block_bytes;
-  plane.values.resize(static_cast<std::size_t>(tokens * dim * element));
-  plane.scales.resize(static_cast<std::size_t>(tokens * (dim / 32 + 1)));
+  const KvForm form = kv_form(type);
+  const std::size_t row = form.value_bytes(dim), halves = form.scale_bytes(dim) / sizeof(std::uint16_t);
+  plane.values.resize(static_cast<std::size_t>(tokens) * row);
+  plane.scales.resize(static_cast<std::size_t>(tokens) * halves);
   for (int t = 0; t < tokens; ++t) {
-    table.kv_of(type).store(x.data() + t * dim, dim, plane.values.data() + t * dim * element,
-                            plane.scales.data() + t * (dim / 32));
+    const auto at = static_cast<std::size_t>(t);
+    table.kv_of(type).store(x.data() + t * dim, dim, plane.values.data() + at * row, plane.scales.data() + at * halves);
   }
-  plane.tile = {plane.values.data(), type == DType::q8_0 ? plane.scales.data() : nullptr, tokens, dim};
+  plane.tile = {plane.values.data(), form.quantised ? plane.scales.data() : nullptr, tokens, dim};
   return plane;
 }
 
+std::vector<DType> kv_types() {
+  std::vector<DType> types;
+  for (int i = 0; i < kTypeCount; ++i)
+    if (type_info(static_cast<DType>(i)).kv_capable) types.push_back(static_cast<DType>(i));
+  return types;
+}
+
+TEST_P(Vectors, EveryTypeThatMayHoldKvHasKernels) {
+  EXPECT_EQ(kv_types().size(), 11u);
+  for (int i = 0; i < kTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    const KvKernels& kv = GetParam()->kv_of(type);
+    const bool all = kv.qk != nullptr && kv.pv != nullptr && kv.store != nullptr && kv.load != nullptr;
+    EXPECT_EQ(all, type_info(type).kv_capable) << type_info(type).id;
+  }
+}
+
 TEST_P(Vectors, AttentionTilesAgreeWithTheScalarTable) {
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+  for (const DType type : kv_types()) {
     for (const int dim : {32, 64, 96, 128, 256, 80, 20, 1}) {
-      if (type == DType::q8_0 && dim % 32 != 0) continue;
+      if (dim % type_info(type).block_weights != 0) continue;
       for (const int tokens : {1, 3, 8, 16, 31, 33, 64}) {
         const auto x = random_floats(tokens * dim, 41);
         const Plane ours_plane = make_plane(*GetParam(), type, x, tokens, dim);
@@ -264,11 +283,12 @@ TEST_P(Vectors, AttentionReadsTheKeyItIsAskedFor) {
   std::vector<float> keys(dim * tokens, 0.0f);
   for (int t = 0; t < tokens; ++t) keys[static_cast<std::size_t>(t * dim + t)] = 1;
   const auto q = random_floats(dim, 51);
-  for (const DType type : {DType::f32, DType::f16, DType::q8_0}) {
+  for (const DType type : kv_types()) {
+    if (kv_codes_choose(type)) continue;  // its table has no zero
     const Plane plane = make_plane(*GetParam(), type, keys, tokens, dim);
     std::vector<float> scores(tokens);
     GetParam()->kv_of(type).qk({q.data(), dim, 1, plane.tile, scores.data(), tokens});
-    // A q8_0 one is 127 times the half nearest to 1/127.
+    // A one of eight bits is 127 times the half nearest to 1/127, and so on.
     for (int t = 0; t < tokens; ++t)
       EXPECT_NEAR(scores[static_cast<std::size_t>(t)], q[static_cast<std::size_t>(t)], 2e-3);
   }
@@ -276,13 +296,36 @@ TEST_P(Vectors, AttentionReadsTheKeyItIsAskedFor) {
 
 TEST_P(Vectors, KvRowsComeBackAsStored) {
   const auto x = random_floats(128, 61);
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+  for (const DType type : kv_types()) {
     const Plane plane = make_plane(*GetParam(), type, x, 1, 128);
     std::vector<float> got(128), want(128);
     GetParam()->kv_of(type).load(plane.values.data(), plane.scales.data(), 128, got.data());
     kTableScalar.kv_of(type).load(plane.values.data(), plane.scales.data(), 128, want.data());
-    EXPECT_EQ(got, want);
-    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(got[i], x[i], 0.02);
+    EXPECT_EQ(got, want) << type_info(type).id;
+    // A step between codes of values up to three: at the end opposite to the largest magnitude one code is missing.
+    const double bound = kv_form(type).bits >= 8 ? 0.02 : 6.0 / (1 << kv_form(type).bits);
+    for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(got[i], x[i], bound) << type_info(type).id;
+  }
+}
+
+TEST_P(Vectors, KvRowsOfExtremesAreThoseOfTheScalarTable) {
+  // Rows in which rules meet their edges: zeros, equal magnitudes of both signs, one value alone, a constant, halves
+  // between two codes.
+  std::vector<std::vector<float>> rows(6, std::vector<float>(64, 0.0f));
+  for (std::size_t i = 0; i < 64; ++i) {
+    rows[1][i] = i % 2 == 0 ? 3.0f : -3.0f;
+    rows[3][i] = -0.25f;
+    rows[4][i] = static_cast<float>(i % 32) * 0.5f;
+    rows[5][i] = 8.0f - static_cast<float>(i) * 0.25f;
+  }
+  rows[2][5] = -7.0f;
+  for (const DType type : kv_types()) {
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const Plane ours = make_plane(*GetParam(), type, rows[r], 1, 64);
+      const Plane plain = make_plane(kTableScalar, type, rows[r], 1, 64);
+      EXPECT_EQ(ours.values, plain.values) << type_info(type).id << ", row " << r;
+      EXPECT_EQ(ours.scales, plain.scales) << type_info(type).id << ", row " << r;
+    }
   }
 }
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "cpu/test_bed.h"
-#include "ggml/quant.h"
+#include "ggml/kv_rows.h"
 
 namespace ggml::cpu::test {
 namespace {
@@ -15,7 +15,7 @@ struct SpanCase {
 };
 
 struct AttentionCase {
-  const char* name;
+  std::string name;
   AttentionParams params;
   std::vector<SpanCase> spans;
   int freed_blocks = 0;  // of the first span
@@ -34,32 +34,21 @@ AttentionParams with(AttentionParams p, const std::function<void(AttentionParams
   return p;
 }
 
-/// Blocks filled with values that mean something in every type: floats of moderate size, codes and scales.
+/// Blocks filled with rows as the cache keeps them.
 std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_blocks) {
   std::vector<std::int32_t> words(kv.block_bytes() / 4 * static_cast<std::size_t>(n_blocks));
   auto* bytes = reinterpret_cast<std::byte*>(words.data());
-  const auto fill = [&](std::byte* at, DType type, std::size_t n) {
-    const std::vector<float> values = bed.normal(static_cast<std::int64_t>(n), 1.0f);
-    if (type == DType::q8_0) {
-      for (std::size_t i = 0; i < n; ++i)
-        at[i] = static_cast<std::byte>(static_cast<std::int8_t>(bed.random()() % 255));
-    } else {
-      quantise_row(type, values, {}, at);
-    }
+  const auto fill = [&](std::byte* values, std::byte* scales, DType type, int dim) {
+    const KvForm form = kv_form(type);
+    const std::vector<float> x = bed.normal(std::int64_t{kKvBlockTokens} * kv.n_head_kv * dim, 1.0f);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(kKvBlockTokens * kv.n_head_kv); ++row)
+      encode_kv_row(type, x.data() + row * static_cast<std::size_t>(dim), dim, values + row * form.value_bytes(dim),
+                    scales + row * form.scale_bytes(dim));
   };
   for (int b = 0; b < n_blocks; ++b) {
     std::byte* block = bytes + static_cast<std::size_t>(b) * kv.block_bytes();
-    const auto cells = static_cast<std::size_t>(kKvBlockTokens) * static_cast<std::size_t>(kv.n_head_kv);
-    fill(block + kv.k_values(), kv.k_type, cells * static_cast<std::size_t>(kv.dk));
-    fill(block + kv.v_values(), kv.v_type, cells * static_cast<std::size_t>(kv.dv));
-    const auto scales = [&](std::size_t at, DType type, int dim) {
-      auto* s = reinterpret_cast<std::uint16_t*>(block + at);
-      const std::size_t n = type == DType::q8_0 ? cells * static_cast<std::size_t>(dim / 32) : 0;
-      for (std::size_t i = 0; i < n; ++i)
-        s[i] = f32_to_f16(0.01f + 0.00001f * static_cast<float>(bed.random()() % 1000));
-    };
-    scales(kv.k_scales(), kv.k_type, kv.dk);
-    scales(kv.v_scales(), kv.v_type, kv.dv);
+    fill(block + kv.k_values(), block + kv.k_scales(), kv.k_type, kv.dk);
+    fill(block + kv.v_values(), block + kv.v_scales(), kv.v_type, kv.dv);
   }
   return words;
 }
@@ -67,11 +56,17 @@ std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_bl
 std::vector<AttentionCase> cases() {
   const AttentionParams base = params(DType::f16, DType::f16, 8, 2, 64, 64);
   std::vector<AttentionCase> all;
-  for (const DType type : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
-    all.push_back(
-        {type_info(type).id.data(), params(type, type, 6, 3, 64, 32), {{1, 200}, {5, 0}, {2, 63}, {40, 100}}});
-  }
-  all.push_back({"mixed_types", params(DType::q8_0, DType::f16, 4, 4, 32, 96), {{3, 130}, {70, 5}}});
+  std::vector<DType> types;
+  for (int i = 0; i < kTypeCount; ++i)
+    if (type_info(static_cast<DType>(i)).kv_capable) types.push_back(static_cast<DType>(i));
+  for (const DType k : types)
+    for (const DType v : types)
+      all.push_back({std::string(type_info(k).id) + "_and_" + std::string(type_info(v).id),
+                     params(k, v, 6, 3, 64, 32),
+                     {{1, 200}, {5, 0}, {2, 63}, {40, 100}}});
+  all.push_back({"other_head_sizes", params(DType::q8_0, DType::f16, 4, 4, 32, 96), {{3, 130}, {70, 5}}});
+  all.push_back({"quantised_keys_of_odd_values", params(DType::q4_0, DType::bf16, 4, 2, 96, 20), {{3, 130}, {70, 5}}});
+  all.push_back({"quantised_long_split", params(DType::q5_1, DType::q4_0, 8, 2, 128, 128), {{1, 1500}, {2, 700}}});
   all.push_back({"odd_sizes", params(DType::f32, DType::f32, 5, 5, 20, 12), {{1, 70}, {9, 3}}});
   all.push_back({"long_split", base, {{1, 1500}, {2, 700}, {1, 0}, {4, 2000}}});
   all.push_back({"wide_group", params(DType::f16, DType::f16, 40, 1, 32, 32), {{1, 90}, {6, 90}}});
@@ -99,7 +94,10 @@ TEST_P(AttentionForm, MatchesItsDecompositionAndAppendsTheSameBytes) {
   const AttentionCase& form = GetParam();
   int rows = 0, n_blocks = 0;
   std::vector<std::int32_t> table, spans;
-  std::vector<std::int32_t> free_ids(200);
+  int cells = 0;
+  for (const SpanCase& s : form.spans) cells += s.first_cell + s.n_rows + kKvBlockTokens;
+  const int pool_blocks = cells / kKvBlockTokens + 4;
+  std::vector<std::int32_t> free_ids(static_cast<std::size_t>(pool_blocks));
   std::iota(free_ids.begin(), free_ids.end(), 0);
   TestBed bed(256, 1, 17);
   std::shuffle(free_ids.begin(), free_ids.end(), bed.random());
@@ -116,7 +114,7 @@ TEST_P(AttentionForm, MatchesItsDecompositionAndAppendsTheSameBytes) {
   const TensorId q = bed.random_input("q", Shape(p.kv.dk, p.n_head, 256), Rows::tokens);
   const TensorId k = bed.random_input("k", Shape(p.kv.dk, p.kv.n_head_kv, 256), Rows::tokens);
   const TensorId v = bed.random_input("v", Shape(p.kv.dv, p.kv.n_head_kv, 256), Rows::tokens);
-  const TensorId pool = bed.state("pool", random_pool(bed, p.kv, 200));
+  const TensorId pool = bed.state("pool", random_pool(bed, p.kv, pool_blocks));
   const TensorId span_port = bed.input("spans", Shape(8, 6), Rows::fixed, spans);
   const TensorId table_port = bed.input("table", Shape(160), Rows::fixed, table);
   Slot sinks;
@@ -141,7 +139,7 @@ TEST_P(AttentionForm, MatchesItsDecompositionAndAppendsTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, AttentionForm, testing::ValuesIn(cases()),
-                         [](const auto& row) { return std::string(row.param.name); });
+                         [](const auto& row) { return row.param.name; });
 
 // One-hot keys: the softmax is known by hand.
 TEST(Attention, PicksTheValueOfTheKeyThatAnswers) {

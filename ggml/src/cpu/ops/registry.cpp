@@ -34,6 +34,7 @@ constexpr const OpImpl* k_softmax[] = {&kSoftmax};
 constexpr const OpImpl* k_top_k[] = {&kTopK};
 constexpr const OpImpl* k_gather[] = {&kGather};
 constexpr const OpImpl* k_kv_append[] = {&kKvAppend};
+constexpr const OpImpl* k_hadamard[] = {&kHadamard};
 constexpr const OpImpl* k_attn_dense[] = {&kAttnDense};
 constexpr const OpImpl* k_weighted_sum[] = {&kWeightedSum};
 constexpr const OpImpl* k_pick[] = {&kPick};

@@ -8,6 +8,6 @@ namespace ggml::cpu {
 extern const OpImpl kEmbed, kNorm, kLinear, kQkv, kRope, kAttention, kFfn, kMoeRoute, kMoeFfn, kSample, kMla, kDeltaNet;
 extern const OpImpl kGetRows, kQuantiseAct, kMulMat, kMulMatId, kExpertProduct, kNormalise, kAdd, kMul, kUnary, kGated,
     kRotate, kSoftmax, kTopK, kGather, kKvAppend, kAttnDense, kWeightedSum, kPick, kCopy, kSlice, kConcat, kMulMatHeads,
-    kConv1d, kDeltaRule, kPool;
+    kConv1d, kDeltaRule, kPool, kHadamard;
 
 }  // namespace ggml::cpu

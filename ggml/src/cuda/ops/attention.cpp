@@ -103,8 +103,7 @@ class Attention final : public BoundOp {
 };
 
 const char* cache_type_declines(DType type) {
-  const bool known = type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0;
-  return known ? nullptr : "a cache type without a kernel";
+  return has_cache_kernels(type) ? nullptr : "a cache type without a kernel";
 }
 
 const char* attn_dense_declines(const Graph& graph, const Node& node) {
@@ -126,6 +125,10 @@ const char* append_declines(const Graph&, const Node& node) {
 }
 
 }  // namespace
+
+bool has_cache_kernels(DType type) noexcept {
+  return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0;
+}
 
 const OpImpl kKvAppend{"kv_append", append_declines, bind_as<KvAppend>};
 const OpImpl kAttnDense{"attn_dense", attn_dense_declines, bind_as<AttnDense>};

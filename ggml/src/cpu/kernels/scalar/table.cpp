@@ -8,6 +8,7 @@
 #include "cpu/kernels/act.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/tables.h"
+#include "ggml/kv_rows.h"
 #include "ggml/quant.h"
 #include "quant/codec.h"
 
@@ -149,40 +150,21 @@ void quantise_act_float(const float* src, std::int64_t k, const ActView& dst, st
 
 template <DType T>
 void load_kv(const std::byte* values, const std::uint16_t* scales, int dim, float* dst) noexcept {
-  if constexpr (T == DType::q8_0) {
-    for (int d = 0; d < dim; ++d) {
-      dst[d] = static_cast<float>(static_cast<std::int8_t>(values[d])) * f16_to_f32(scales[d / kGroup]);
-    }
-  } else {
-    codec(static_cast<int>(T)).dequantise(values, 0, dim, dst);
-  }
+  decode_kv_row(T, values, reinterpret_cast<const std::byte*>(scales), 0, dim, dst);
 }
 
 template <DType T>
 void store_kv(const float* src, int dim, std::byte* values, std::uint16_t* scales) noexcept {
-  if constexpr (T == DType::q8_0) {
-    for (int d = 0; d < dim; d += kGroup) {
-      float most = 0;
-      for (int i = 0; i < kGroup; ++i) most = std::max(most, std::fabs(src[d + i]));
-      quantise_group(src + d, kGroup, most != 0 ? 127 / most : 0, reinterpret_cast<std::int8_t*>(values + d));
-      scales[d / kGroup] = f32_to_f16(most / 127);
-    }
-  } else {
-    codec(static_cast<int>(T)).quantise(src, nullptr, dim, values);
-  }
+  encode_kv_row(T, src, dim, values, reinterpret_cast<std::byte*>(scales));
 }
 
+/// Elements [d, d + n) of token t, at most 32 of them.
 template <DType T>
-[[nodiscard]] float kv_element(const KvTile& tile, int t, int d) {
-  const std::int64_t at = static_cast<std::int64_t>(t) * tile.dim + d;
-  if constexpr (T == DType::q8_0) {
-    return static_cast<float>(static_cast<std::int8_t>(tile.values[at])) *
-           f16_to_f32(tile.scales[t * (tile.dim / kGroup) + d / kGroup]);
-  } else {
-    float value = 0;
-    codec(static_cast<int>(T)).dequantise(tile.values + at * type_info(T).block_bytes, 0, 1, &value);
-    return value;
-  }
+void kv_piece(const KvTile& tile, int t, int d, int n, float* out) {
+  const KvForm form = kv_form(T);
+  const auto token = static_cast<std::size_t>(t);
+  decode_kv_row(T, tile.values + token * form.value_bytes(tile.dim),
+                reinterpret_cast<const std::byte*>(tile.scales) + token * form.scale_bytes(tile.dim), d, n, out);
 }
 
 template <DType T>
@@ -190,8 +172,12 @@ void qk(const QkArgs& a) noexcept {
   for (int i = 0; i < a.n_q; ++i) {
     for (int t = 0; t < a.k.n_tokens; ++t) {
       double sum = 0;
-      for (int d = 0; d < a.k.dim; ++d) {
-        sum += static_cast<double>(a.q[i * a.q_stride + d]) * static_cast<double>(kv_element<T>(a.k, t, d));
+      for (int d = 0; d < a.k.dim; d += kKvGroup) {
+        const int n = std::min(kKvGroup, a.k.dim - d);
+        float piece[kKvGroup];
+        kv_piece<T>(a.k, t, d, n, piece);
+        const float* q = a.q + i * a.q_stride + d;
+        for (int j = 0; j < n; ++j) sum += static_cast<double>(q[j]) * static_cast<double>(piece[j]);
       }
       a.scores[i * a.scores_stride + t] = static_cast<float>(sum);
     }
@@ -201,23 +187,24 @@ void qk(const QkArgs& a) noexcept {
 template <DType T>
 void pv(const PvArgs& a) noexcept {
   for (int i = 0; i < a.n_q; ++i) {
-    for (int d = 0; d < a.v.dim; ++d) {
-      double sum = a.acc[i * a.acc_stride + d];
+    for (int d = 0; d < a.v.dim; d += kKvGroup) {
+      const int n = std::min(kKvGroup, a.v.dim - d);
+      double sums[kKvGroup];
+      for (int j = 0; j < n; ++j) sums[j] = a.acc[i * a.acc_stride + d + j];
       for (int t = 0; t < a.v.n_tokens; ++t) {
-        sum += static_cast<double>(a.p[i * a.p_stride + t]) * static_cast<double>(kv_element<T>(a.v, t, d));
+        const double p = a.p[i * a.p_stride + t];
+        float piece[kKvGroup];
+        kv_piece<T>(a.v, t, d, n, piece);
+        for (int j = 0; j < n; ++j) sums[j] += p * static_cast<double>(piece[j]);
       }
-      a.acc[i * a.acc_stride + d] = static_cast<float>(sum);
+      for (int j = 0; j < n; ++j) a.acc[i * a.acc_stride + d + j] = static_cast<float>(sums[j]);
     }
   }
 }
 
 template <DType T>
 constexpr KvKernels kv_kernels() {
-  if constexpr (T == DType::f32 || T == DType::f16 || T == DType::bf16 || T == DType::q8_0) {
-    return {qk<T>, pv<T>, store_kv<T>, load_kv<T>};
-  } else {
-    return {};
-  }
+  return {qk<T>, pv<T>, store_kv<T>, load_kv<T>};
 }
 
 // ------------------------------------------------------------------------------------------------------- the table
@@ -255,7 +242,7 @@ constexpr KernelTable make_table() {
     table.types[static_cast<std::size_t>(DType::id)] = {rows == 1 ? dequantise_row<DType::id> : nullptr, \
                                                         mul_mat<DType::id>};                             \
   }                                                                                                      \
-  table.kv[static_cast<std::size_t>(DType::id)] = kv_kernels<DType::id>();
+  if (kv_ok) table.kv[static_cast<std::size_t>(DType::id)] = kv_kernels<DType::id>();
 #include "quant/types.def"
 #undef QTYPE
   table.quantise_act[static_cast<std::size_t>(ActType::f32)] = quantise_act_float<ActType::f32>;
