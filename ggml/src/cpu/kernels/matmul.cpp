@@ -22,6 +22,12 @@ constexpr std::int64_t align_up(std::int64_t n) {
 
 /// Columns of a gate_up step: a whole number of tiles of every table, few enough for both halves to stay in the cache.
 constexpr std::int64_t kGluColumns = kMaxTileRows;
+/// One row of results is small, and its weights are read from memory: the longer the runs, the fewer fresh starts.
+constexpr std::int64_t kGluColumnsOfOne = 8 * kMaxTileRows;
+
+constexpr std::int64_t glu_columns(std::int64_t rows) {
+  return rows == 1 ? kGluColumnsOfOne : kGluColumns;
+}
 
 }  // namespace
 
@@ -57,8 +63,8 @@ void dequantise_unpacked(DType type, const std::byte* row, std::int64_t k, float
 
 std::size_t gate_up_scratch_bytes(std::int64_t m_rows) noexcept {
   const std::int64_t rows = std::clamp<std::int64_t>(m_rows, 1, kMaxBlockRows);
-  return matmul_scratch_bytes(rows) +
-         static_cast<std::size_t>(2 * rows * kGluColumns * static_cast<std::int64_t>(sizeof(float)));
+  const std::int64_t floats = 2 * std::max(rows * kGluColumns, kGluColumnsOfOne);
+  return matmul_scratch_bytes(rows) + static_cast<std::size_t>(floats) * sizeof(float);
 }
 
 void gate_up(const KernelTable& table, const GateUpArgs& args) noexcept {
@@ -70,11 +76,12 @@ void gate_up(const KernelTable& table, const GateUpArgs& args) noexcept {
   for (std::int64_t m0 = 0; m0 < whole.m_rows; m0 += kMaxBlockRows) {
     const std::int64_t rows = std::min(kMaxBlockRows, whole.m_rows - m0);
     auto* g = reinterpret_cast<float*>(static_cast<std::byte*>(whole.scratch) + matmul_scratch_bytes(rows));
-    float* u = g + rows * kGluColumns;
-    for (std::int64_t n = whole.n0; n < whole.n1; n += kGluColumns) {
+    const std::int64_t columns = glu_columns(rows);
+    float* u = g + rows * columns;
+    for (std::int64_t n = whole.n0; n < whole.n1; n += columns) {
       MatmulArgs part = whole;
       part.n0 = n;
-      part.n1 = std::min(n + kGluColumns, whole.n1);
+      part.n1 = std::min(n + columns, whole.n1);
       part.m_rows = rows;
       if (whole.src_rows != nullptr) {
         part.src_rows = whole.src_rows + m0;
@@ -82,7 +89,7 @@ void gate_up(const KernelTable& table, const GateUpArgs& args) noexcept {
         part.act.data = whole.act.data + m0 * whole.act.row_stride;
       }
       part.dst_rows = nullptr;
-      part.dst_row_stride = kGluColumns;
+      part.dst_row_stride = columns;
       part.dst = g - n;  // column n of the product is the first one of the buffer
       gate_fn(part);
       part.weights = args.up;
@@ -91,7 +98,7 @@ void gate_up(const KernelTable& table, const GateUpArgs& args) noexcept {
       up_fn(part);
       for (std::int64_t m = 0; m < rows; ++m) {
         const std::int64_t row = whole.dst_rows != nullptr ? whole.dst_rows[m0 + m] : m0 + m;
-        glu(g + m * kGluColumns, u + m * kGluColumns, part.n1 - n, whole.dst + row * whole.dst_row_stride + n);
+        glu(g + m * columns, u + m * columns, part.n1 - n, whole.dst + row * whole.dst_row_stride + n);
       }
     }
   }
