@@ -66,6 +66,17 @@ void check_gguf_split(const std::set<std::string_view>& given, const GgufSplitSe
     fail("--split-max-tensors, --split-max-size and --no-tensor-first-split say how to split, not how to --merge");
 }
 
+void check_sweep(const Settings& settings) {
+  const auto fail = [](const char* what, const char* hint) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, std::string("error: ") + what, hint);
+  };
+  if (!settings.bench.compare.empty() && settings.placement.dry_run != DryRun::off)
+    fail("--dry-run plans one configuration, --compare measures several", "Leave --compare out.");
+  const std::string& chart = settings.bench.chart_file;
+  if (!chart.empty() && chart == settings.bench.output_file)
+    fail("--chart and --output-file name the same file", "Give one of them another name.");
+}
+
 void check_quantize(const QuantizeSettings& quantize) {
   if (quantize.include_weights.empty() || quantize.exclude_weights.empty()) return;
   throw ggml::Error(ggml::ErrorCode::invalid_argument,
@@ -81,6 +92,14 @@ void check_words(Tool tool, const Settings& settings) {
                       "error: an input and an output are needed, " + std::to_string(settings.gguf_split.files.size()) +
                           (settings.gguf_split.files.size() == 1 ? " is given" : " are given"),
                       "usage: llama-gguf-split [options] IN OUT");
+  }
+  for (const auto* names : {&settings.gguf_split.files, &settings.quantize.words}) {
+    const auto empty = std::find(names->begin(), names->end(), std::string());
+    if (empty == names->end()) continue;
+    throw ggml::Error(
+        ggml::ErrorCode::invalid_argument,
+        std::string("error: the name of the ") + (empty == names->begin() ? "input" : "output") + " is empty",
+        "An unset variable between quotes gives such a word.");
   }
   const std::size_t words = settings.quantize.words.size();
   if (tool == Tool::quantize && (words < 2 || words > 4)) {
@@ -100,6 +119,7 @@ void check_settings(Tool tool, const std::set<std::string_view>& given, Target& 
   if (tool == Tool::tokenize) check_tokenize(given);
   if (tool == Tool::gguf_split) check_gguf_split(given, settings.gguf_split);
   if (tool == Tool::quantize) check_quantize(settings.quantize);
+  if (tool == Tool::sweep_bench) check_sweep(settings);
   // A text to be scored is data: a backslash in it is a backslash.
   if ((kScorers & tool_bit(tool)) != 0 && !given.contains("--escape")) settings.prompt.escape = false;
   // With the number of slots left open the slots share the context, so that one user gets all of it.

@@ -35,6 +35,12 @@ std::optional<std::vector<int>> parse_cpu_mask(std::string_view text) {
   return cpus;
 }
 
+std::vector<int> to_cpu_mask(const Argument& argument) {
+  const std::optional<std::vector<int>> cpus = parse_cpu_mask(argument.value());
+  if (!cpus) bad_value(argument, "a CPU mask in hexadecimal such as 0xff");
+  return *cpus;
+}
+
 std::optional<std::vector<int>> parse_cpu_range(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == std::string_view::npos || text.size() < 2) return std::nullopt;

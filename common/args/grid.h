@@ -22,6 +22,8 @@ struct Grid {
   std::vector<std::pair<int, int>> prompt_gen;     // -pg
   std::vector<std::pair<int, int>> gen_at_prompt;  // -gp
   std::vector<int> n_batch, n_ubatch, n_threads, n_gpu_layers, n_cpu_moe, poll;
+  std::vector<std::vector<int>> cpus;  // -C: the CPUs of each mask
+  std::vector<int> cpu_strict;
   std::vector<ggml::DType> type_k, type_v;
   std::vector<FlashAttention> flash_attention;
   std::vector<LoadMode> load_mode;

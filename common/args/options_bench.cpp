@@ -37,6 +37,22 @@ const std::vector<Option> kSweepRows = {
                [](Settings& s) -> auto& { return s.bench.format; },
                Words<SweepFormat>{{"md", SweepFormat::markdown}, {"jsonl", SweepFormat::jsonl}}))
         .initially("md"),
+    option({"--chart"}, "FNAME", "Draw both speeds over the depth; the name ends in .svg or .html.",
+           [](Target& target, const Argument& argument) {
+             const std::string name = lower_case(argument.value());
+             if (!name.ends_with(".svg") && !name.ends_with(".html"))
+               bad_value(argument, "a name that ends in .svg or .html");
+             target.settings.bench.chart_file = argument.value();
+           }),
+    option(
+        {"--compare"}, "\"FLAGS\" \"FLAGS\"",
+        "Measure this line with each of the two sets of flags at its end, and print ratios per depth; may be repeated "
+        "for more sets.",
+        [](Target& target, const Argument& argument) {
+          for (const std::string& flags : argument.values) target.settings.bench.compare.push_back(flags);
+        })
+        .takes(2)
+        .list(),
     option({"--output-file"}, "FNAME", "Write a clean copy of the output there.",
            text([](Settings& s) -> auto& { return s.bench.output_file; })),
 };

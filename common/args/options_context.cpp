@@ -9,7 +9,6 @@ namespace {
 constexpr std::string_view kContext = "Context and batches";
 constexpr std::string_view kThreads = "Threads";
 constexpr std::string_view kGraph = "Attention and step graph";
-constexpr std::string_view kOneTeam = "prompts and answers use the same threads";
 constexpr std::string_view kRope = "Rotary embedding";
 
 Option grouped(std::string_view group, Option row) {
@@ -20,11 +19,7 @@ Option grouped(std::string_view group, Option row) {
 /// Mask in hexadecimal digits, as taskset takes it.
 template <class Get>
 Apply cpu_mask(Get get) {
-  return [=](Target& target, const Argument& argument) {
-    const auto cpus = parse_cpu_mask(argument.value());
-    if (!cpus) bad_value(argument, "a CPU mask in hexadecimal such as 0xff");
-    get(target.settings) = *cpus;
-  };
+  return [=](Target& target, const Argument& argument) { get(target.settings) = to_cpu_mask(argument); };
 }
 
 template <class Get>
@@ -33,6 +28,13 @@ Apply cpu_range(Get get) {
     const auto cpus = parse_cpu_range(argument.value());
     if (!cpus) bad_value(argument, "a range of CPUs such as 0-7");
     get(target.settings) = *cpus;
+  };
+}
+
+template <class Get>
+Apply zero_one(Get get) {
+  return [=](Target& target, const Argument& argument) {
+    get(target.settings) = to_integer(argument, argument.value(), 0, 1) == 1;
   };
 }
 
@@ -158,7 +160,7 @@ const std::vector<Option> kThreadRows = {
              target.settings.threads.n_threads = n > 0 ? static_cast<int>(n) : hardware_threads();
            })
         .variable("LLAMA_ARG_THREADS")
-        .initially("physical cores"),
+        .initially("physical cores; with -C or -Cr, their CPUs"),
     option({"-tb", "--threads-batch"}, "N", "Threads for prompts; 0 or less: all CPUs.",
            [](Target& target, const Argument& argument) {
              const std::int64_t n = to_integer(argument, argument.value(), -kMaxInt, 65536);
@@ -166,30 +168,40 @@ const std::vector<Option> kThreadRows = {
            })
         .initially("as -t"),
     option({"-C", "--cpu-mask"}, "M", "CPUs that the threads may use, as a mask in hexadecimal.",
-           cpu_mask([](Settings& s) -> auto& { return s.threads.cpus; }))
-        .used_by(kModelRunners | kBench),
+           cpu_mask([](Settings& s) -> auto& { return s.threads.cpus; })),
     option({"-Cr", "--cpu-range"}, "LO-HI", "The same as an inclusive range.",
            cpu_range([](Settings& s) -> auto& { return s.threads.cpus; }))
         .used_by(kModelRunners | kBench),
-    option({"--cpu-strict"}, "0|1", "Pin each thread to one CPU of the mask.")
-        .used_by(kModelRunners | kBench)
-        .no_effect("with -C or -Cr each thread has one CPU of the mask"),
-    option({"--prio"}, "N", "Priority of the threads: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.",
-           [](Target&, const Argument& argument) {
-             if (to_integer(argument, argument.value(), -1, 3) != 0)
-               refuse(argument, "thread priorities", "start the program with nice or chrt");
-           })
+    option({"--cpu-strict"}, "0|1", "Pin each thread to one CPU of the mask.",
+           zero_one([](Settings& s) -> auto& { return s.threads.strict; }))
+        .initially("0"),
+    option({"--prio"}, "N",
+           "Priority of the threads: -1 low, 0 normal, 1 medium, 2 high, 3 realtime. Above 0 needs the system's leave.",
+           whole(
+               [](Settings& s) -> auto& { return s.threads.priority; }, -1, 3))
         .used_by(kModelRunners | kBench)
         .initially("0"),
     option({"--poll"}, "0...100", "How long threads spin for work before they sleep; 0 sleeps at once.",
            whole(
                [](Settings& s) -> auto& { return s.threads.poll; }, 0, 100))
         .initially("50"),
-    option({"-Cb", "--cpu-mask-batch"}, "M", "As -C, for prompts.").no_effect(kOneTeam),
-    option({"-Crb", "--cpu-range-batch"}, "LO-HI", "As -Cr, for prompts.").no_effect(kOneTeam),
-    option({"--cpu-strict-batch"}, "0|1", "As --cpu-strict, for prompts.").no_effect(kOneTeam),
-    option({"--prio-batch"}, "N", "As --prio, for prompts.").no_effect(kOneTeam),
-    option({"--poll-batch"}, "0|1", "As --poll, for prompts.").no_effect(kOneTeam),
+    option({"-Cb", "--cpu-mask-batch"}, "M", "As -C, for prompts, which then have threads of their own.",
+           cpu_mask([](Settings& s) -> auto& { return s.threads.cpus_batch; }))
+        .initially("as -C"),
+    option({"-Crb", "--cpu-range-batch"}, "LO-HI", "As -Cr, for prompts.",
+           cpu_range([](Settings& s) -> auto& { return s.threads.cpus_batch; }))
+        .initially("as -Cr"),
+    option({"--cpu-strict-batch"}, "0|1", "As --cpu-strict, for prompts.",
+           zero_one([](Settings& s) -> auto& { return s.threads.strict_batch; }))
+        .initially("as --cpu-strict"),
+    option({"--prio-batch"}, "N", "As --prio, for prompts.",
+           whole(
+               [](Settings& s) -> auto& { return s.threads.priority_batch; }, -1, 3))
+        .initially("as --prio"),
+    option({"--poll-batch"}, "0...100", "As --poll, for prompts.",
+           whole(
+               [](Settings& s) -> auto& { return s.threads.poll_batch; }, 0, 100))
+        .initially("as --poll"),
     option({"--numa"}, "TYPE",
            "Machines with several memory nodes: numactl obeys the inherited affinity, distribute and isolate place the "
            "threads.",

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "common/args/apply_placement.h"
+#include "common/args/cpu_list.h"
 #include "common/args/option.h"
 #include "common/args/table.h"
 #include "llama/name_pattern.h"
@@ -65,6 +66,20 @@ ggml::DType to_type(const Argument& item) {
   if (!type || !ggml::type_info(*type).kv_capable)
     bad_value(item, "a type that a KV cache can have, such as f32, f16, q8_0");
   return *type;
+}
+
+/// A mask without a CPU stands for all of them.
+std::vector<int> to_mask(const Argument& item) {
+  if (item.value().find_first_not_of("0xX") == std::string::npos && item.value().find('0') != std::string::npos)
+    return {};
+  return to_cpu_mask(item);
+}
+
+void strict_list(Target& target, const Argument& argument) {
+  for (const int n : to_ints(argument, argument.value(), 0)) {
+    if (n > 1) bad_value(argument, "0 or 1");
+    target.settings.grid.cpu_strict.push_back(n);
+  }
 }
 
 FlashAttention to_flash(const Argument& item) {
@@ -154,7 +169,11 @@ const std::vector<Option> kAxes = {
         .initially("f16"),
     option({"-ctv", "--cache-type-v"}, "TYPE", "Type of the cached values.", each(&Grid::type_v, to_type))
         .initially("f16"),
-    option({"-t", "--threads"}, "N", "Threads.", ints(&Grid::n_threads, 1)).initially("all CPUs"),
+    option({"-t", "--threads"}, "N", "Threads.", ints(&Grid::n_threads, 1)).initially("physical cores"),
+    option({"-C", "--cpu-mask"}, "M", "CPUs that the threads may use, as a mask in hexadecimal; 0x0: all.",
+           each(&Grid::cpus, to_mask))
+        .initially("0x0"),
+    option({"--cpu-strict"}, "0|1", "Pin each thread to one CPU of the mask.", strict_list).initially("0"),
     option({"--poll"}, "0...100", "How long idle threads spin.", ints(&Grid::poll, 0)).initially("50"),
     option({"-fa", "--flash-attn"}, "on|off|auto", "Flash attention; also 1, 0 and -1.",
            each(&Grid::flash_attention, to_flash))

@@ -163,6 +163,7 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
     parsed.action = Action::exit_success;
     return parsed;
   }
+  for (int i = 1; i < argc; ++i) parsed.settings.line.emplace_back(argv[i]);
   parsed.settings.threads.cpu_isa = options.environment("GGML_CPU_ISA").value_or("");
   Parsing parsing(tool, parsed);
   for (const Occurrence& use : environment_occurrences(tool, options.environment)) {

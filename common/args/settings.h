@@ -32,6 +32,7 @@ struct MetadataOverride {
   double number = 0;
   bool boolean = false;
   std::string text;  // at most 127 bytes
+  bool operator==(const MetadataOverride&) const = default;
 };
 
 struct ModelSettings {
@@ -43,15 +44,23 @@ struct ModelSettings {
   bool list_devices = false;        // --list-devices: print and end
   bool list_architectures = false;  // --list-architectures: the same
   std::vector<MetadataOverride> overrides;
+  bool operator==(const ModelSettings&) const = default;
 };
 
 /// CPU threads.
 struct ThreadSettings {
   int n_threads = -1;        // <= 0: physical cores
   int n_threads_batch = -1;  // <= 0: as n_threads
-  std::vector<int> cpus;     // -C, -Cr: the CPUs to use, one per thread in turn; empty = not restricted
+  std::vector<int> cpus;     // -C, -Cr: the CPUs to use; empty = not restricted
+  bool strict = false;       // --cpu-strict: one of `cpus` per thread, in turn
+  int priority = 0;          // --prio: -1 low ... 3 realtime
   int poll = 50;             // 0 sleeps, 100 spins
-  std::string cpu_isa;       // GGML_CPU_ISA: forces one instruction set of the kernels; empty = the best
+  // The same for prompts; nothing = as above.
+  std::optional<std::vector<int>> cpus_batch;
+  std::optional<bool> strict_batch;
+  std::optional<int> priority_batch, poll_batch;
+  std::string cpu_isa;  // GGML_CPU_ISA: forces one instruction set of the kernels; empty = the best
+  bool operator==(const ThreadSettings&) const = default;
 };
 
 enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn };
@@ -100,6 +109,7 @@ struct SimulatedDevice {
   std::optional<double> bandwidth;  // bytes/s of its memory
   std::optional<double> link;       // bytes/s to the host
   std::vector<std::string> lacks;   // ops and types
+  bool operator==(const SimulatedDevice&) const = default;
 };
 
 enum class SplitMode : std::uint8_t { none, layer };
@@ -259,7 +269,9 @@ struct BenchSettings {
   bool memory = false;        // --sweep-memory
   bool roofline = false;      // --roofline
   SweepFormat format = SweepFormat::markdown;
-  std::string output_file;  // a clean copy of the table
+  std::string output_file;           // a clean copy of the table
+  std::string chart_file;            // --chart: *.svg or *.html
+  std::vector<std::string> compare;  // --compare: the flags of each configuration
 };
 
 /// llama-gguf FILE...
@@ -349,6 +361,7 @@ struct LogSettings {
 
 /// Everything one executable was told.
 struct Settings {
+  std::vector<std::string> line;  // the words of the command line, for a program that runs variants of it
   ModelSettings model;
   ThreadSettings threads;
   ContextSettings context;

@@ -20,7 +20,7 @@ using testing::parse_line;
 std::vector<std::string> candidates(const std::string& file) {
   return {"1",   "on",    "none", "f16",       "layer",     "numactl",    "exps=CPU", "a=int:1", "{}",
           "5+1", "0-1",   "6,0",  "MUL_MAT,0", "fusion=1",  "linear",     "md",       "text",    "0",
-          "/x",  "x=f16", "1M",   "gguf",      "llama.cpp", "CUDA9:1GiB", file};
+          "/x",  "x=f16", "1M",   "gguf",      "llama.cpp", "CUDA9:1GiB", "x.svg",    file};
 }
 
 enum class Outcome { accepted, refused, ill_typed };

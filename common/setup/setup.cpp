@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <thread>
 
 #include "common/args/build_info.h"
 #include "common/log/log.h"
@@ -12,6 +11,7 @@
 #include "ggml/error.h"
 #include "ggml/kv_layout.h"
 #include "ggml/log.h"
+#include "ggml/threads.h"
 
 namespace common {
 namespace {
@@ -70,20 +70,44 @@ void copy_rope(const RopeSettings& rope, llama::ContextParams& params) {
 
 ThreadCounts thread_counts(const Settings& settings) {
   ThreadCounts counts;
-  counts.decode = settings.threads.n_threads > 0 ? settings.threads.n_threads
-                                                 : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  counts.batch = settings.threads.n_threads_batch > 0 ? settings.threads.n_threads_batch : counts.decode;
+  const ThreadSettings& given = settings.threads;
+  const auto default_count = [](const std::vector<int>& cpus) {
+    return cpus.empty() ? ggml::physical_cores() : static_cast<int>(cpus.size());
+  };
+  counts.decode = given.n_threads > 0 ? given.n_threads : default_count(given.cpus);
+  counts.batch = counts.decode;
+  if (given.cpus_batch && given.n_threads <= 0) counts.batch = default_count(*given.cpus_batch);
+  if (given.n_threads_batch > 0) counts.batch = given.n_threads_batch;
   return counts;
 }
+
+namespace {
+
+ggml::CpuTeam make_team(const std::vector<int>& cpus, bool strict, int priority, int poll) {
+  return {cpus, strict, static_cast<ggml::ThreadPriority>(priority), poll};
+}
+
+void warn_of_few_cpus(const ggml::CpuTeam& team, int n_threads, const char* what) {
+  if (team.affinity.empty() || team.affinity.size() >= static_cast<std::size_t>(n_threads)) return;
+  ggml::logf(ggml::LogLevel::warn,
+             "%d threads for %s share %zu CPUs and will wait for one another: use fewer (-t, -tb)", n_threads, what,
+             team.affinity.size());
+}
+
+}  // namespace
 
 std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
   ggml::CpuOptions options;
   const ThreadCounts threads = thread_counts(settings);
   options.n_threads = threads.decode;
   options.n_threads_batch = threads.batch;
-  options.affinity = settings.threads.cpus;
-  options.poll = settings.threads.poll;
-  options.isa = settings.threads.cpu_isa;
+  const ThreadSettings& given = settings.threads;
+  options.team = make_team(given.cpus, given.strict, given.priority, given.poll);
+  options.batch_team = make_team(given.cpus_batch.value_or(given.cpus), given.strict_batch.value_or(given.strict),
+                                 given.priority_batch.value_or(given.priority), given.poll_batch.value_or(given.poll));
+  options.isa = given.cpu_isa;
+  warn_of_few_cpus(options.team, threads.decode, "generation");
+  warn_of_few_cpus(*options.batch_team, threads.batch, "prompts");
   return ggml::make_cpu_device(options);
 }
 

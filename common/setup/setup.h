@@ -21,7 +21,8 @@ struct PlannedRun;  // planned_run.h
 /// level).
 [[nodiscard]] std::unique_ptr<ggml::Device> make_device(const Settings& settings);
 
-/// The threads that decode and prompt steps run on; an unset count is the number of cores.
+/// The threads that decode and prompt steps run on; an unset count is that of the CPUs of -C, else of physical
+/// cores.
 struct ThreadCounts {
   int decode = 1, batch = 1;
 };

@@ -11,10 +11,14 @@ namespace ggml {
 /// Bytes that no two threads may share when both write: two lines of 64, because the processor fetches them in pairs.
 inline constexpr std::size_t kNoSharing = 128;
 
+/// How the system schedules the threads of a pool. What it does not allow is left, with a warning.
+enum class ThreadPriority : std::int8_t { low = -1, normal, medium, high, realtime };
+
 struct ThreadPoolOptions {
-  int n_threads = 1;  // largest team that run() is asked for, the calling thread included
-  std::vector<int> affinity =
-      {};         // core of each worker; worker 0, the calling thread, is never moved; empty: no pinning
+  int n_threads = 1;               // largest team that run() is asked for, the calling thread included
+  std::vector<int> affinity = {};  // cores that the threads may use; empty: they are not moved
+  bool pin_each = false;           // each worker has one core of `affinity`, in turn; else all of them
+  ThreadPriority priority = ThreadPriority::normal;
   int poll = 50;  // 0..100: how long idle workers spin for work before they sleep
 };
 
@@ -61,6 +65,8 @@ class Team {
 };
 
 /// Persistent workers for parallel regions. The thread that calls run() is worker 0, so a pool of n has n - 1 threads.
+/// The caller gets the cores and the priority of worker 0 in its first region, and keeps them until
+/// another pool gives it others, or until it destroys the pool.
 /// run() takes no lock and allocates nothing; workers spin for a while after a region (`poll`), then sleep. Barriers
 /// spin, then yield, then sleep, so that a machine with more threads than cores still makes progress.
 /// Thread-compatible: one thread at a time may be inside run().
@@ -92,13 +98,19 @@ class ThreadPool {
   friend class Team;
   struct Workers;  // the threads
 
+  void start_workers();
   void stop() noexcept;
+  void place(int worker) const noexcept;
   void worker_main(int worker) noexcept;
   [[nodiscard]] std::uint32_t await_region(std::uint32_t seen) noexcept;
   void barrier(int team_size) noexcept;
 
   const int n_threads_;
   const int spin_rounds_;  // polls of an idle worker before it sleeps
+  const std::vector<int> affinity_;
+  const bool pin_each_;
+  const std::uint64_t placing_;  // its number among the pools that place their threads; 0: it places none
+  ThreadPriority priority_;
 
   // The region: written by run() before `region_` is published. The word holds the region's number and its team size,
   // so that a worker that is not in the team needs nothing else.
@@ -117,7 +129,11 @@ class ThreadPool {
   std::unique_ptr<Workers> workers_;
 };
 
-/// Cores that this process may run on (its affinity mask), counting one hardware thread per physical core where the
+/// Hardware threads that the calling thread may run on (its affinity mask, before a pool gave it some of them),
+/// ascending; empty when the system does not tell.
+[[nodiscard]] std::vector<int> allowed_cores();
+
+/// Cores that this process may run on, counting one hardware thread per physical core where the
 /// system tells; at least 1.
 [[nodiscard]] int physical_cores();
 

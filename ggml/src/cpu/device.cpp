@@ -1,7 +1,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <utility>
 
@@ -97,11 +99,45 @@ class OutcomeEvent final : public Event {
   std::exception_ptr failure_;
 };
 
+ThreadPoolOptions pool_options(int n_threads, const CpuTeam& team) {
+  return {.n_threads = n_threads,
+          .affinity = team.affinity,
+          .pin_each = team.pin_each,
+          .priority = team.priority,
+          .poll = team.poll};
+}
+
+/// The threads of decode and prompt steps: one pool, of which a step takes as many as it may have; two where prompts
+/// have other cores or another priority.
+class CpuThreads {
+ public:
+  CpuThreads(const CpuOptions& options, int n_decode, int n_batch) : n_decode_(n_decode), n_batch_(n_batch) {
+    if (!options.batch_team || *options.batch_team == options.team) {
+      decode_ = std::make_unique<ThreadPool>(pool_options(std::max(n_decode, n_batch), options.team));
+      return;
+    }
+    decode_ = std::make_unique<ThreadPool>(pool_options(n_decode, placed(options.team)));
+    batch_ = std::make_unique<ThreadPool>(pool_options(n_batch, placed(*options.batch_team)));
+  }
+
+  [[nodiscard]] int most() const noexcept { return std::max(n_decode_, n_batch_); }
+  [[nodiscard]] int team_size(bool is_prompt) const noexcept { return is_prompt ? n_batch_ : n_decode_; }
+  [[nodiscard]] ThreadPool& pool(bool is_prompt) const noexcept { return is_prompt && batch_ ? *batch_ : *decode_; }
+
+ private:
+  /// The calling thread is in both teams, so each has to say where it belongs: the other has moved it.
+  static CpuTeam placed(CpuTeam team) {
+    if (team.affinity.empty()) team.affinity = allowed_cores();
+    return team;
+  }
+
+  int n_decode_, n_batch_;
+  std::unique_ptr<ThreadPool> decode_, batch_;  // batch_ null: decode_ serves both
+};
+
 struct CpuResources {
   const KernelTable& kernels;
-  ThreadPool pool;
-  int n_threads;
-  int n_threads_batch;
+  CpuThreads threads;
 };
 
 class CpuExecutor final : public Executor {
@@ -111,14 +147,15 @@ class CpuExecutor final : public Executor {
   [[nodiscard]] std::size_t arena_bytes(const Graph& graph, const CompileOptions& options) override {
     const cpu::LoweredGraph lowered = cpu::lower(graph, r_.kernels, options);
     std::vector<std::size_t> offsets;
-    return plan_memory(lowered.graph, cpu::measure_scratch(lowered, r_.kernels, r_.pool.size()), offsets).arena_bytes;
+    return plan_memory(lowered.graph, cpu::measure_scratch(lowered, r_.kernels, r_.threads.most()), offsets)
+        .arena_bytes;
   }
 
   std::unique_ptr<Program> compile(const Graph& graph, std::span<const PortBinding> ports, Buffer& arena,
                                    const CompileOptions& options) override {
     return std::make_unique<CpuProgram>(
         cpu::lower(graph, r_.kernels, options),
-        cpu::CpuProgramInputs{r_.kernels, r_.pool.size(), ports, arena, options.observer});
+        cpu::CpuProgramInputs{r_.kernels, r_.threads.most(), ports, arena, options.observer});
   }
 
   std::unique_ptr<Event> submit(Program& program, const StepCounts& counts, const StopToken& stop) override {
@@ -134,7 +171,7 @@ class CpuExecutor final : public Executor {
   void run(Program& program, const StepCounts& counts, const StopToken& stop) override {
     // One new token per sequence is bound by memory, more than that by arithmetic: two settings, as -t and -tb say.
     const bool is_prompt = counts.n_tokens > (counts.n_spans > 1 ? counts.n_spans : 1);
-    static_cast<CpuProgram&>(program).run(r_.pool, is_prompt ? r_.n_threads_batch : r_.n_threads, counts, stop);
+    static_cast<CpuProgram&>(program).run(r_.threads.pool(is_prompt), r_.threads.team_size(is_prompt), counts, stop);
   }
 
  private:
@@ -145,11 +182,7 @@ class CpuDevice final : public Device {
  public:
   CpuDevice(const CpuOptions& options, int n_threads, int n_threads_batch)
       : description_(processor_name()),
-        resources_{cpu::select_table(options.isa),
-                   ThreadPool({.n_threads = std::max(n_threads, n_threads_batch),
-                               .affinity = options.affinity,
-                               .poll = options.poll}),
-                   n_threads, n_threads_batch} {
+        resources_{cpu::select_table(options.isa), CpuThreads(options, n_threads, n_threads_batch)} {
     logf(LogLevel::debug, "cpu: processor=\"%s\" isa=%s threads=%d threads_batch=%d", description_.c_str(),
          resources_.kernels.name, n_threads, n_threads_batch);
   }

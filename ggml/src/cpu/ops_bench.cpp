@@ -321,7 +321,8 @@ int run_all(int argc, char** argv) {
   CpuOptions options;
   options.isa = isa;
   options.n_threads = s.threads;
-  for (int core = 0; s.pin && core < s.threads; ++core) options.affinity.push_back(core);
+  options.team.pin_each = true;
+  for (int core = 0; s.pin && core < s.threads; ++core) options.team.affinity.push_back(core);
   s.device = make_cpu_device(options);
   s.probe = std::make_unique<ReadProbe>(*s.table, s.threads);
   benchmark::AddCustomContext("isa", s.table->name);

@@ -195,7 +195,7 @@ Device& cpu_device(const std::string& isa, int n_threads) {
     CpuOptions options;
     options.isa = isa;
     options.n_threads = n_threads;
-    options.poll = 0;
+    options.team.poll = 0;
     device = make_cpu_device(options);
   }
   return *device;
