@@ -19,7 +19,7 @@ for arg in "$@"; do
 done
 
 packages=(build-essential cmake ninja-build ccache lld pkg-config git curl unzip ca-certificates
-          libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libnuma-dev)
+          libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev)
 [ "$test" = 1 ] && packages+=(libgtest-dev libbenchmark-dev)
 [ "$lint" = 1 ] && packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
 [ "$python" = 1 ] && packages+=(python3 python3-pip)
