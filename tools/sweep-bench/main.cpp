@@ -1,97 +1,89 @@
-// llama-sweep-bench: prompt and generation speed at growing cache depth.
-#include <algorithm>
-#include <cstdio>
-#include <memory>
-#include <new>
+// llama-sweep-bench: prompt and generation speed at growing cache depth, of one configuration or of several in turn.
 #include <optional>
 #include <vector>
 
-#include "common/args/args.h"
+#include "chart.h"
+#include "common/setup/loaded_model.h"
 #include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
+#include "compare.h"
 #include "ggml/error.h"
-#include "ggml/gguf.h"
 #include "ggml/log.h"
-#include "ggml/roofline.h"
-#include "llama/context.h"
-#include "sweep.h"
-#include "table.h"
+#include "measure.h"
+#include "output.h"
 
 namespace {
 
-using common::Settings;
+using ggml::strf;
+using sweep::Configuration;
 
-/// Operations of the matrix products that one prompt token needs: every matrix of the layers once, of expert stacks the
-/// share that is used.
-double matmul_ops_per_token(const std::string& path, const llama::ModelInfo& info) {
-  double elements = 0;
-  const ggml::gguf::File file = ggml::gguf::File::open(path);
-  for (const ggml::gguf::TensorInfo& tensor : file.tensors()) {
-    if (tensor.name.compare(0, 4, "blk.") != 0 || tensor.n_dims < 2) continue;
-    const double share =
-        tensor.n_dims == 3 && info.n_expert > 0 ? static_cast<double>(info.n_expert_used) / info.n_expert : 1.0;
-    elements += share * static_cast<double>(tensor.shape.elements());
+/// Runs `body`; what it throws then names the configuration.
+template <class Body>
+void named(const Configuration& configuration, const Body& body) {
+  const auto text = [&](const ggml::Error& error) {
+    return configuration.name.empty()
+               ? error.message()
+               : strf("configuration %s: %s", configuration.label().c_str(), error.message().c_str());
+  };
+  try {
+    body();
+  } catch (const common::DoesNotFit& error) {
+    throw common::DoesNotFit(error.code(), text(error), error.hint());
+  } catch (const ggml::Error& error) {
+    throw ggml::Error(error.code(), text(error), error.hint());
   }
-  return 2.0 * elements;
 }
 
-/// One ratio says little on a shared machine: a short sweep is run again, for the summary alone, until there are so
-/// many.
-constexpr int kRooflinePairs = 5;
-
-void print_summary(const char* name, std::vector<double> shares) {
-  if (shares.empty()) return;
-  std::sort(shares.begin(), shares.end());
-  const std::size_t half = shares.size() / 2;
-  const double median = shares.size() % 2 == 1 ? shares[half] : (shares[half - 1] + shares[half]) / 2;
-  std::fprintf(stderr, "roofline: %s: median %.3f, %.3f to %.3f over %zu pairs\n", name, median, shares.front(),
-               shares.back(), shares.size());
+/// The headers alone say whether a configuration can run: better now than after an hour of the first one.
+void check_all(const std::vector<Configuration>& configurations) {
+  if (configurations.size() < 2) return;
+  for (const Configuration& configuration : configurations) {
+    named(configuration, [&] {
+      const common::PlannedRun planned = common::plan_run(
+          configuration.settings, common::sequences_of(common::Tool::sweep_bench, configuration.settings));
+      sweep::check_depth(planned, configuration.settings);
+      sweep::check_last_row(planned, configuration.settings);
+      if (planned.fits) return;
+      throw common::DoesNotFit(ggml::ErrorCode::out_of_memory,
+                               "the model does not fit: " + common::shortfall_text(planned));
+    });
+  }
 }
 
-int run(const Settings& settings) {
-  const common::PlannedRun planned =
-      common::plan_run(settings, common::sequences_of(common::Tool::sweep_bench, settings));
-  common::announce(planned);
-  const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
-  llama::Context context(*model, planned.machine->pointers(), planned.plan(), planned.context);
-  if (settings.model.warmup) common::warm_up(context);
-
-  const common::ThreadCounts threads = common::thread_counts(settings);
-  std::optional<ggml::Roofline> roofline;
-  if (settings.bench.roofline) roofline.emplace(settings.threads.cpu_isa, threads.decode);
-  const double ops = settings.bench.roofline ? matmul_ops_per_token(settings.model.path, model->info()) : 0.0;
-
-  sweep::SweepParams params;
-  params.n_predict = settings.prompt.n_predict;
-  params.repetitions = settings.bench.repetitions;
-  params.stride = settings.bench.stride;
-  params.warmup_batch = settings.bench.warmup_batch;
-  if (roofline) params.least_rows = kRooflinePairs;
-  sweep::Table table(settings, context, threads.decode, threads.batch);
-  table.header();
-  std::vector<double> read_shares;
-  std::vector<double> peak_shares;
-  // The probe runs before and after each row, so that row and limit see the same minutes.
-  double bytes_before = roofline ? roofline->read_bytes_per_s() : 0.0;
-  double ops_before = roofline ? roofline->int8_ops_per_s() : 0.0;
-  sweep::run_sweep(context, params, [&](sweep::Row row) {
-    row.pp_ops = ops * row.pp;
-    if (!roofline) {
-      table.row(row, std::nullopt);
-      return;
+void measure_all(std::vector<Configuration>& configurations, sweep::Output& output) {
+  common::LoadedModel loaded;
+  const bool is_table = configurations.front().settings.bench.format == common::SweepFormat::markdown;
+  for (Configuration& configuration : configurations) {
+    if (!configuration.name.empty()) {
+      const std::string title = "configuration " + configuration.label();
+      is_table ? output.line((configuration.name == "A" ? "" : "\n") + title + "\n") : output.note(title);
     }
-    const double bytes_after = roofline->read_bytes_per_s();
-    const double ops_after = roofline->int8_ops_per_s();
-    const sweep::Roofline limit{(bytes_before + bytes_after) / 2, (ops_before + ops_after) / 2};
-    bytes_before = bytes_after;
-    ops_before = ops_after;
-    read_shares.push_back(row.tg_bytes / row.t_tg_s / limit.bytes_per_s);
-    peak_shares.push_back(row.pp_ops / row.t_pp_s / limit.int8_ops_per_s);
-    if (row.round == 0) table.row(row, limit);
-  });
-  print_summary("generation / measured read bandwidth", read_shares);
-  print_summary("prompt / measured int8 peak", peak_shares);
+    named(configuration, [&] {
+      configuration.rows =
+          sweep::measure(configuration.settings, loaded, output, sweep::keys_of(configuration, configurations.front()));
+    });
+  }
+  if (configurations.size() < 2) return;
+  if (is_table) {
+    output.line("\ncomparison\n");
+    for (const std::string& line : sweep::comparison_lines(configurations)) output.line(line);
+  }
+  output.note(strf("main: %zu configurations, %d model load%s", configurations.size(), loaded.loads(),
+                   loaded.loads() == 1 ? "" : "s"));
+}
+
+int run(const common::Settings& settings) {
+  std::vector<Configuration> configurations = sweep::configurations_of(settings);
+  sweep::Output output(settings);
+  std::optional<sweep::ChartFile> chart_file;
+  if (!settings.bench.chart_file.empty()) chart_file.emplace(settings);
+  check_all(configurations);
+  measure_all(configurations, output);
+  if (chart_file) {
+    const sweep::Chart chart = sweep::chart_of(configurations, common::model_name(settings));
+    chart_file->finish(chart_file->is_html() ? sweep::html_text(chart) : sweep::svg_text(chart));
+  }
   return 0;
 }
 

@@ -29,6 +29,7 @@ class Sweep {
         tg_(params.n_predict > 0 ? params.n_predict : pp_ / 4) {}
 
   void run(const std::function<void(const Row&)>& report) {
+    std::srand(1);  // where the generator starts by itself: one sweep after another draws the same tokens
     if (params_.warmup_batch) {
       prompt();
       context_.truncate(seq_, 0);
@@ -42,6 +43,7 @@ class Sweep {
   int run_round(int round, const std::function<void(const Row&)>& report) {
     int number = 0, reported = 0;
     for (int n_kv = 0; n_kv < context_.params().n_ctx; n_kv += pp_, ++number) {
+      check_room(n_kv);
       const bool measured = number % std::max(1, params_.stride) == 0;
       const int repetitions = n_kv == 0 ? std::max(1, params_.repetitions) : 1;
       Row row{.round = round, .pp = pp_, .tg = tg_, .n_kv = n_kv};
@@ -61,6 +63,15 @@ class Sweep {
       ++reported;
     }
     return reported;
+  }
+
+  void check_room(int n_kv) const {
+    const int n_ctx = context_.params().n_ctx, wanted = std::max(pp_, tg_);
+    if (n_ctx - n_kv >= wanted) return;
+    throw ggml::Error(ggml::ErrorCode::exceeds_limit,
+                      ggml::strf("the row at N_KV %d needs %d tokens of context, %d are left of %d", n_kv, wanted,
+                                 n_ctx - n_kv, n_ctx),
+                      ggml::strf("choose -c as a multiple of -ub, which is %d", pp_));
   }
 
   // The C library's unseeded generator: scripts compare runs, so every run and every program must draw the same tokens.

@@ -24,10 +24,13 @@ struct Row {
   double t_pp_s = 0, t_tg_s = 0;
   double tg_bytes = 0;  // bytes of weights and KV that the generation had to read
   double pp_ops = 0;    // integer operations of the prompt's matrix products
+
+  [[nodiscard]] double speed_pp() const { return pp / t_pp_s; }  // tokens/s
+  [[nodiscard]] double speed_tg() const { return tg / t_tg_s; }
 };
 
 /// Runs the sweep over one sequence of `context` and hands every measured row to `report` as soon as it is there.
-/// Throws Error when a step fails (the context is full before the last row: its size is no multiple of n_ubatch).
+/// Throws Error when a step fails, and when the last row does not fit: the context is no multiple of n_ubatch.
 void run_sweep(llama::Context& context, const SweepParams& params, const std::function<void(const Row&)>& report);
 
 }  // namespace sweep

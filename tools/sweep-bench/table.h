@@ -1,12 +1,13 @@
 #pragma once
 
-#include <cstdio>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "common/args/settings.h"
+#include "common/setup/setup.h"
 #include "llama/context.h"
+#include "output.h"
 #include "sweep.h"
 
 namespace sweep {
@@ -17,25 +18,25 @@ struct Roofline {
   double int8_ops_per_s = 0;
 };
 
-/// Writes the rows as scripts expect them: to stderr, line by line, and without anything else to --output-file.
+/// Further keys of a JSONL row: `, "key": value` each.
+using MoreKeys = std::function<std::string(const Row&)>;
+
+/// Writes the rows of one sweep as scripts expect them.
 class Table {
  public:
-  /// Throws Error(io) when the output file cannot be opened.
-  Table(const common::Settings& settings, const llama::Context& context, int n_threads, int n_threads_batch);
-  ~Table();
-  Table(const Table&) = delete;
-  Table& operator=(const Table&) = delete;
+  Table(Output& output, const common::Settings& settings, const llama::Context& context, MoreKeys more);
 
   void header();
   void row(const Row& row, const std::optional<Roofline>& limit);
 
  private:
-  void line(const std::string& text);
+  void jsonl_row(const Row& row, const std::optional<Roofline>& limit);
 
+  Output& output_;
   const common::Settings& settings_;
   const llama::ContextParams context_;
-  const int n_threads_, n_threads_batch_;
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy_;
+  const common::ThreadCounts threads_;
+  const MoreKeys more_;
 };
 
 }  // namespace sweep
