@@ -1,15 +1,27 @@
 #include "grid.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "ggml/log.h"
+#include "ggml/threads.h"
 
 namespace bench {
 
 using ggml::strf;
 
 namespace {
+
+/// Calls `body` for every combination of the axes inside of the number of threads, and sets them in `t`.
+template <class Body>
+void for_each_team(const Grid& grid, Test& t, const Body& body) {
+  for (const std::vector<int>& cpus : grid.cpus)
+    for (const int strict : grid.cpu_strict)
+      for (const int depth : grid.n_depth)
+        for (const int poll : grid.poll) {
+          t.cpus = cpus, t.cpu_strict = strict, t.n_depth = depth, t.poll = poll;
+          body();
+        }
+}
 
 /// Calls `body` for every combination of the axes that do not belong to a test's own shape.
 template <class Body>
@@ -26,15 +38,14 @@ void for_each_setting(const Grid& grid, const Body& body) {
                   for (const ggml::DType tv : grid.type_v)
                     for (const FlashAttention fa : grid.flash_attention)
                       for (const int threads : grid.n_threads)
-                        for (const int depth : grid.n_depth)
-                          for (const int poll : grid.poll) {
-                            t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe, t.load_mode = lm,
-                            t.tensor_rules = rules;
-                            t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv,
-                            t.flash_attention = fa;
-                            t.n_threads = threads, t.n_depth = depth, t.poll = poll;
-                            body(t);
-                          }
+                        for_each_team(grid, t, [&] {
+                          t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe, t.load_mode = lm,
+                          t.tensor_rules = rules;
+                          t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv,
+                          t.flash_attention = fa;
+                          t.n_threads = threads;
+                          body(t);
+                        });
 }
 
 }  // namespace
@@ -47,7 +58,9 @@ Grid default_grid() {
   grid.n_depth = {0};
   grid.n_batch = {2048};
   grid.n_ubatch = {512};
-  grid.n_threads = {std::max(1, static_cast<int>(std::thread::hardware_concurrency()))};
+  grid.n_threads = {ggml::physical_cores()};
+  grid.cpus = {{}};
+  grid.cpu_strict = {0};
   grid.n_gpu_layers = {-1};
   grid.n_cpu_moe = {0};
   grid.poll = {50};
@@ -65,10 +78,11 @@ Grid with_defaults(Grid given) {
     if ((given.*list).empty()) given.*list = defaults.*list;
   };
   for (auto list : {&Grid::n_prompt, &Grid::n_gen, &Grid::n_depth, &Grid::n_batch, &Grid::n_ubatch, &Grid::n_threads,
-                    &Grid::n_gpu_layers, &Grid::n_cpu_moe, &Grid::poll}) {
+                    &Grid::n_gpu_layers, &Grid::n_cpu_moe, &Grid::cpu_strict, &Grid::poll}) {
     fill(list);
   }
   fill(&Grid::models);
+  fill(&Grid::cpus);
   fill(&Grid::type_k);
   fill(&Grid::type_v);
   fill(&Grid::flash_attention);

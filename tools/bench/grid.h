@@ -24,6 +24,8 @@ struct Test {
   int n_prompt = 0, n_gen = 0, n_depth = 0;
   bool prompt_is_untimed = false;  // -gp
   int n_batch = 0, n_ubatch = 0, n_threads = 0, n_gpu_layers = 0, n_cpu_moe = 0, poll = 50;
+  std::vector<int> cpus;  // empty: all
+  int cpu_strict = 0;
   ggml::DType type_k = ggml::DType::f16, type_v = ggml::DType::f16;
   FlashAttention flash_attention = FlashAttention::automatic;
   LoadMode load_mode = LoadMode::mmap;

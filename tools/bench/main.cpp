@@ -16,11 +16,18 @@
 
 namespace {
 
+/// The grid with its defaults; -Cr, which is no axis, is the only entry of the axis that -C is.
+bench::Grid grid_of(const common::Settings& settings) {
+  bench::Grid grid = settings.grid;
+  if (grid.cpus.empty() && !settings.threads.cpus.empty()) grid.cpus = {settings.threads.cpus};
+  return bench::with_defaults(grid);
+}
+
 /// --dry-run: a plan for each placement of the grid.
 int print_plans(const common::Settings& settings) {
   int status = 0;
   std::vector<std::string> seen;
-  for (const bench::Test& test : bench::expand(bench::with_defaults(settings.grid))) {
+  for (const bench::Test& test : bench::expand(grid_of(settings))) {
     const std::string cell = ggml::strf("%s ngl=%d ncmoe=%d ot=%s", test.model.c_str(), test.n_gpu_layers,
                                         test.n_cpu_moe, test.tensor_rules.c_str());
     if (std::find(seen.begin(), seen.end(), cell) != seen.end()) continue;
@@ -36,15 +43,18 @@ int run(const common::Settings& settings) {
   if (settings.placement.dry_run != common::DryRun::off) return print_plans(settings);
   constexpr int kVerbose = 4;  // the log of loading would stand between the results
   if (settings.log.verbosity < kVerbose) ggml::set_log_level(ggml::LogLevel::error);
-  const bench::Grid grid = bench::with_defaults(settings.grid);
+  const bench::Grid grid = grid_of(settings);
   const bench::Grid defaults = bench::default_grid();
-  const std::unique_ptr<bench::Printer> printers[] = {bench::make_printer(grid.output, stdout, grid, defaults),
-                                                      bench::make_printer(grid.output_stderr, stderr, grid, defaults)};
+  const std::vector<bench::Test> tests = bench::expand(grid);
+  bench::Runner runner(settings);
+  bench::RunFacts facts;  // columns depend on the devices
+  if (!tests.empty()) facts = bench::run_facts(settings, *runner.prepare(tests.front()).machine);
+  const std::unique_ptr<bench::Printer> printers[] = {
+      bench::make_printer(grid.output, stdout, grid, defaults, facts),
+      bench::make_printer(grid.output_stderr, stderr, grid, defaults, facts)};
   for (const auto& printer : printers) {
     if (printer != nullptr) printer->begin();
   }
-  bench::Runner runner(settings);
-  const std::vector<bench::Test> tests = bench::expand(grid);
   for (std::size_t i = 0; i < tests.size(); ++i) {
     if (grid.progress)
       std::fprintf(stderr, "llama-bench: test %zu/%zu: %s\n", i + 1, tests.size(), tests[i].label().c_str());

@@ -176,7 +176,9 @@ std::string field_value(std::string_view name, const Result& result) {
 
 class MarkdownPrinter : public StreamPrinter {
  public:
-  MarkdownPrinter(std::FILE* stream, const Grid& grid, const Grid& defaults) : StreamPrinter(stream) {
+  MarkdownPrinter(std::FILE* stream, const Grid& grid, const Grid& defaults, const RunFacts& run)
+      : StreamPrinter(stream) {
+    const RunFacts usual;
     using R = const Result&;
     columns_ = {{"model", -30, [](R r) { return r.subject.model_type; }},
                 {"size", 10, [](R r) { return size_text(r.subject.model_size); }},
@@ -185,17 +187,29 @@ class MarkdownPrinter : public StreamPrinter {
     const auto add = [&](bool shown, const char* title, int width, std::string (*value)(R)) {
       if (shown) columns_.push_back({title, width, value});
     };
+    add(!run.cpu_only(), "ngl", 3, [](R r) { return field_value("n_gpu_layers", r); });
     add(grid.n_cpu_moe != defaults.n_cpu_moe, "n_cpu_moe", 10, [](R r) { return field_value("n_cpu_moe", r); });
-    add(true, "threads", 7, [](R r) { return field_value("n_threads", r); });
+    add(run.cpu_only() || grid.n_threads != defaults.n_threads, "threads", 7,
+        [](R r) { return field_value("n_threads", r); });
+    add(grid.cpus != defaults.cpus, "cpu_mask", -10, [](R r) { return field_value("cpu_mask", r); });
+    add(grid.cpu_strict != defaults.cpu_strict, "cpu_strict", 10, [](R r) { return field_value("cpu_strict", r); });
     add(grid.poll != defaults.poll, "poll", 10, [](R r) { return field_value("poll", r); });
     add(grid.n_batch != defaults.n_batch, "n_batch", 7, [](R r) { return field_value("n_batch", r); });
     add(grid.n_ubatch != defaults.n_ubatch, "n_ubatch", 8, [](R r) { return field_value("n_ubatch", r); });
     add(grid.type_k != defaults.type_k, "type_k", 6, [](R r) { return field_value("type_k", r); });
     add(grid.type_v != defaults.type_v, "type_v", 6, [](R r) { return field_value("type_v", r); });
+    add(run.main_gpu != usual.main_gpu, "main_gpu", 10, [](R r) { return field_value("main_gpu", r); });
+    add(run.split_mode != usual.split_mode, "sm", 6, [](R r) { return field_value("split_mode", r); });
+    add(run.no_kv_offload, "nkvo", 13, [](R r) { return field_value("no_kv_offload", r); });
     add(grid.flash_attention != defaults.flash_attention, "fa", 3, [](R r) { return field_value("flash_attn", r); });
+    add(run.devices != usual.devices, "dev", -12, [](R r) { return field_value("devices", r); });
+    add(run.tensor_split != usual.tensor_split, "ts", -12, [](R r) { return field_value("tensor_split", r); });
     add(grid.tensor_rules != defaults.tensor_rules, "ot", -21,
         [](R r) { return field_value("tensor_buft_overrides", r); });
     add(grid.load_mode != defaults.load_mode, "lm", 10, [](R r) { return field_value("load_mode", r); });
+    add(run.no_op_offload, "nopo", 4, [](R r) { return field_value("no_op_offload", r); });
+    add(run.fit_target != usual.fit_target, "fitt", 10, [](R r) { return field_value("fit_target", r); });
+    add(run.fit_min_ctx != usual.fit_min_ctx, "fitc", 11, [](R r) { return field_value("fit_min_ctx", r); });
     add(true, "test", 15, [](R r) { return r.test.label(); });
     add(true, "t/s", 20, [](R r) {
       const std::vector<double> rates = r.tokens_per_second();
@@ -242,7 +256,8 @@ class MarkdownPrinter : public StreamPrinter {
 
 }  // namespace
 
-std::unique_ptr<Printer> make_printer(Format format, std::FILE* stream, const Grid& grid, const Grid& defaults) {
+std::unique_ptr<Printer> make_printer(Format format, std::FILE* stream, const Grid& grid, const Grid& defaults,
+                                      const RunFacts& run) {
   switch (format) {
     case Format::csv:
       return std::make_unique<CsvPrinter>(stream);
@@ -251,7 +266,7 @@ std::unique_ptr<Printer> make_printer(Format format, std::FILE* stream, const Gr
     case Format::jsonl:
       return std::make_unique<JsonlPrinter>(stream);
     case Format::md:
-      return std::make_unique<MarkdownPrinter>(stream, grid, defaults);
+      return std::make_unique<MarkdownPrinter>(stream, grid, defaults, run);
     case Format::sql:
       return std::make_unique<SqlPrinter>(stream);
     case Format::none:

@@ -16,8 +16,8 @@ class Printer {
   virtual void end() {}
 };
 
-/// Null for Format::none. `grid` decides which columns the markdown table has.
+/// Null for Format::none. `grid` and `run` decide which columns the markdown table has.
 [[nodiscard]] std::unique_ptr<Printer> make_printer(Format format, std::FILE* stream, const Grid& grid,
-                                                    const Grid& defaults);
+                                                    const Grid& defaults, const RunFacts& run);
 
 }  // namespace bench

@@ -1,5 +1,6 @@
 #include "result.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "ggml/log.h"
@@ -19,6 +20,23 @@ std::string integer(std::uint64_t value) {
 
 std::vector<double> as_doubles(const std::vector<std::uint64_t>& values) {
   return {values.begin(), values.end()};
+}
+
+std::string flag(bool value) {
+  return value ? "1" : "0";
+}
+
+/// "0x5" for the CPUs 0 and 2; "0x0" where none is named.
+std::string mask_text(const std::vector<int>& cpus) {
+  const int highest = cpus.empty() ? 0 : *std::max_element(cpus.begin(), cpus.end());
+  std::string digits(static_cast<std::size_t>(highest) / 4 + 1, '0');
+  for (std::size_t digit = 0; digit < digits.size(); ++digit) {
+    int bits = 0;
+    for (const int cpu : cpus)
+      if (static_cast<std::size_t>(cpu) / 4 == digit) bits |= 1 << (cpu % 4);
+    digits[digits.size() - 1 - digit] = "0123456789abcdef"[bits];
+  }
+  return "0x" + digits;
 }
 
 std::string type_name(ggml::DType type) {
@@ -54,8 +72,8 @@ const std::vector<Field>& fields() {
       {"build_commit", FieldType::text, [](R r) { return r.subject.build_commit; }},
       {"build_number", FieldType::integer, [](R r) { return std::to_string(r.subject.build_number); }},
       {"cpu_info", FieldType::text, [](R r) { return r.subject.cpu_info; }},
-      {"gpu_info", FieldType::text, [](R) { return std::string(); }},
-      {"backends", FieldType::text, [](R) { return std::string("CPU"); }},
+      {"gpu_info", FieldType::text, [](R r) { return r.run.gpu_info; }},
+      {"backends", FieldType::text, [](R r) { return r.run.backends; }},
       {"model_filename", FieldType::text, [](R r) { return r.test.model; }},
       {"model_type", FieldType::text, [](R r) { return r.subject.model_type; }},
       {"model_size", FieldType::integer, [](R r) { return integer(r.subject.model_size); }},
@@ -63,27 +81,27 @@ const std::vector<Field>& fields() {
       {"n_batch", FieldType::integer, [](R r) { return std::to_string(r.test.n_batch); }},
       {"n_ubatch", FieldType::integer, [](R r) { return std::to_string(r.test.n_ubatch); }},
       {"n_threads", FieldType::integer, [](R r) { return std::to_string(r.test.n_threads); }},
-      {"cpu_mask", FieldType::text, [](R) { return std::string("0x0"); }},
-      {"cpu_strict", FieldType::boolean, [](R) { return std::string("0"); }},
+      {"cpu_mask", FieldType::text, [](R r) { return mask_text(r.test.cpus); }},
+      {"cpu_strict", FieldType::boolean, [](R r) { return std::to_string(r.test.cpu_strict); }},
       {"poll", FieldType::integer, [](R r) { return std::to_string(r.test.poll); }},
       {"type_k", FieldType::text, [](R r) { return type_name(r.test.type_k); }},
       {"type_v", FieldType::text, [](R r) { return type_name(r.test.type_v); }},
       {"n_gpu_layers", FieldType::integer, [](R r) { return std::to_string(r.test.n_gpu_layers); }},
       {"n_cpu_moe", FieldType::integer, [](R r) { return std::to_string(r.test.n_cpu_moe); }},
-      {"split_mode", FieldType::text, [](R) { return std::string("layer"); }},
-      {"main_gpu", FieldType::integer, [](R) { return std::string("0"); }},
-      {"no_kv_offload", FieldType::boolean, [](R) { return std::string("0"); }},
+      {"split_mode", FieldType::text, [](R r) { return r.run.split_mode; }},
+      {"main_gpu", FieldType::integer, [](R r) { return std::to_string(r.run.main_gpu); }},
+      {"no_kv_offload", FieldType::boolean, [](R r) { return flag(r.run.no_kv_offload); }},
       {"flash_attn", FieldType::integer, [](R r) { return std::to_string(static_cast<int>(r.test.flash_attention)); }},
-      {"devices", FieldType::text, [](R) { return std::string("auto"); }},
-      {"tensor_split", FieldType::text, [](R) { return std::string("0.00"); }},
+      {"devices", FieldType::text, [](R r) { return r.run.devices; }},
+      {"tensor_split", FieldType::text, [](R r) { return r.run.tensor_split; }},
       {"tensor_buft_overrides", FieldType::text,
        [](R r) { return r.test.tensor_rules.empty() ? std::string("none") : r.test.tensor_rules; }},
       {"load_mode", FieldType::text, [](R r) { return std::string(load_mode_name(r.test.load_mode)); }},
       {"embeddings", FieldType::boolean, [](R) { return std::string("0"); }},
-      {"no_op_offload", FieldType::integer, [](R) { return std::string("0"); }},
+      {"no_op_offload", FieldType::integer, [](R r) { return flag(r.run.no_op_offload); }},
       {"no_host", FieldType::boolean, [](R) { return std::string("0"); }},
-      {"fit_target", FieldType::integer, [](R) { return std::string("0"); }},
-      {"fit_min_ctx", FieldType::integer, [](R) { return std::string("0"); }},
+      {"fit_target", FieldType::integer, [](R r) { return std::to_string(r.run.fit_target); }},
+      {"fit_min_ctx", FieldType::integer, [](R r) { return std::to_string(r.run.fit_min_ctx); }},
       {"n_prompt", FieldType::integer, [](R r) { return std::to_string(r.test.n_prompt); }},
       {"n_gen", FieldType::integer, [](R r) { return std::to_string(r.test.n_gen); }},
       {"n_depth", FieldType::integer, [](R r) { return std::to_string(r.test.n_depth); }},

@@ -16,9 +16,24 @@ struct Subject {
   std::uint64_t model_size = 0, model_n_params = 0;
 };
 
+/// What holds for every test of a run.
+struct RunFacts {
+  std::string backends = "CPU";       // kinds of the GPUs
+  std::string gpu_info;               // what they say of themselves
+  std::string split_mode = "layer";   // none, layer
+  std::string devices = "auto";       // of -dev
+  std::string tensor_split = "0.00";  // of -ts
+  int main_gpu = 0;
+  bool no_kv_offload = false, no_op_offload = false;
+  int fit_target = 0, fit_min_ctx = 0;  // 0: --fit is off
+
+  [[nodiscard]] bool cpu_only() const { return gpu_info.empty(); }
+};
+
 struct Result {
   Test test;
   Subject subject;
+  RunFacts run;
   std::string test_time;  // UTC, YYYY-MM-DDTHH:MM:SSZ
   std::vector<std::uint64_t> samples_ns;
 

@@ -9,6 +9,7 @@
 #include "common/args/build_info.h"
 #include "common/args/tensor_rules.h"
 #include "common/setup/setup.h"
+#include "ggml/log.h"
 #include "llama/context.h"
 
 namespace bench {
@@ -65,6 +66,12 @@ std::string utc_now() {
   return text;
 }
 
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
 /// PATTERN=BUFFER items with ; between them.
 std::vector<common::TensorRule> rules_of(const std::string& group) {
   std::vector<common::TensorRule> rules;
@@ -90,6 +97,8 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
   if (test.load_mode == LoadMode::direct_io) settings.model.load_mode = common::LoadMode::direct_io;
   settings.threads.n_threads = test.n_threads;
   settings.threads.poll = test.poll;
+  settings.threads.cpus = test.cpus;
+  settings.threads.strict = test.cpu_strict == 1;
   settings.context.n_ctx = std::max(1, test.n_prompt + test.n_gen + test.n_depth);
   settings.context.n_batch = test.n_batch;
   settings.context.n_ubatch = test.n_ubatch;
@@ -107,23 +116,41 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
   return settings;
 }
 
-void Runner::load(const Test& test) {
-  const bool same_devices =
-      planned_.machine != nullptr && loaded_.n_threads == test.n_threads && loaded_.poll == test.poll;
-  const bool same_model = model_ != nullptr && same_devices && loaded_.model == test.model &&
-                          loaded_.load_mode == test.load_mode && loaded_.n_gpu_layers == test.n_gpu_layers &&
-                          loaded_.n_cpu_moe == test.n_cpu_moe && loaded_.tensor_rules == test.tensor_rules;
-  const common::Settings settings = settings_of(settings_, test);
-  if (!same_model) model_.reset();
-  planned_ = common::plan_run(settings, 1, same_devices ? planned_.machine : nullptr);
-  common::announce(planned_);
-  if (model_ == nullptr) model_ = common::load_model(settings, planned_);
-  loaded_ = test;
+RunFacts run_facts(const common::Settings& settings, const common::Machine& machine) {
+  const common::PlacementSettings& placement = settings.placement;
+  RunFacts facts;
+  std::vector<std::string> kinds, descriptions;
+  for (std::size_t d = 1; d < machine.devices.size(); ++d) {
+    std::string kind = machine.devices[d]->name();
+    kind.erase(kind.find_last_not_of("0123456789") + 1);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    descriptions.push_back(machine.devices[d]->description());
+  }
+  if (!kinds.empty()) facts.backends = joined(kinds, ",");
+  facts.gpu_info = joined(descriptions, ", ");
+  facts.split_mode = placement.split_mode == common::SplitMode::none ? "none" : "layer";
+  if (placement.devices) facts.devices = placement.devices->empty() ? "none" : joined(*placement.devices, "/");
+  std::vector<std::string> shares;
+  for (const float share : placement.tensor_split) shares.push_back(ggml::strf("%.2f", static_cast<double>(share)));
+  while (!shares.empty() && shares.back() == "0.00") shares.pop_back();
+  if (!shares.empty()) facts.tensor_split = joined(shares, "/");
+  facts.main_gpu = placement.main_gpu.value_or(0);
+  facts.no_kv_offload = !placement.kv_offload;
+  facts.no_op_offload = !placement.op_offload;
+  if (placement.fit == common::Fit::on || placement.fit == common::Fit::explain) {
+    facts.fit_target = placement.fit_margins_mib.empty() ? 0 : placement.fit_margins_mib.front();
+    facts.fit_min_ctx = placement.fit_context;
+  }
+  return facts;
+}
+
+const common::PlannedRun& Runner::prepare(const Test& test) {
+  return loaded_.prepare(settings_of(settings_, test), 1);
 }
 
 Result Runner::run(const Test& test) {
-  load(test);
-  llama::Context context(*model_, planned_.machine->pointers(), planned_.plan(), planned_.context);
+  const common::PlannedRun& planned = prepare(test);
+  llama::Context context(loaded_.model(), planned.machine->pointers(), planned.plan(), planned.context);
   Load work(context);
   if (settings_.model.warmup) {
     if (test.n_prompt > 0) work.prompt(test.n_prompt);
@@ -141,9 +168,10 @@ Result Runner::run(const Test& test) {
     if (test.n_gen > 0) work.generate(test.n_gen);
     result.samples_ns.push_back(static_cast<std::uint64_t>(std::chrono::nanoseconds(Clock::now() - start).count()));
   }
-  const llama::ModelInfo& info = model_->info();
+  result.run = run_facts(settings_, *planned.machine);
+  const llama::ModelInfo& info = loaded_.model().info();
   result.subject = {.build_commit = std::string(common::build_commit()),
-                    .cpu_info = planned_.machine->cpu().description(),
+                    .cpu_info = planned.machine->cpu().description(),
                     .model_type = info.architecture + " " + info.size_label + " " + info.file_type,
                     .build_number = common::build_number(),
                     .model_size = info.file_bytes,

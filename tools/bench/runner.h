@@ -1,10 +1,8 @@
 #pragma once
 
-#include <memory>
-
 #include "common/args/settings.h"
-#include "common/setup/planned_run.h"
-#include "llama/model.h"
+#include "common/setup/loaded_model.h"
+#include "common/setup/machine.h"
 #include "result.h"
 
 namespace bench {
@@ -12,21 +10,23 @@ namespace bench {
 /// The settings of one test: those that hold for every test with its cell of the grid.
 [[nodiscard]] common::Settings settings_of(const common::Settings& settings, const Test& test);
 
-/// Loads models and runs tests; keeps a model loaded while its settings stay the same.
+/// What `settings` say of a run on `machine`.
+[[nodiscard]] RunFacts run_facts(const common::Settings& settings, const common::Machine& machine);
+
+/// Loads models and runs tests; a model stays loaded while its weights stay where they are.
 class Runner {
  public:
   /// `settings`: what holds for every test.
   explicit Runner(const common::Settings& settings) : settings_(settings) {}
 
-  /// Throws Error when the model does not load or a step fails.
+  /// Makes the devices and the model of a test ready. Throws Error when the model does not load.
+  const common::PlannedRun& prepare(const Test& test);
+  /// The same, and runs the test. Throws Error when a step fails.
   [[nodiscard]] Result run(const Test& test);
 
  private:
-  void load(const Test& test);
   const common::Settings& settings_;
-  Test loaded_;
-  common::PlannedRun planned_;
-  std::unique_ptr<llama::Model> model_;
+  common::LoadedModel loaded_;
 };
 
 }  // namespace bench
