@@ -7,6 +7,7 @@
 #include "ggml/quoted.h"
 #include "llama/name_pattern.h"
 #include "llama/quantize.h"
+#include "placement/nearest_names.h"
 #include "quantize/mixture.h"
 #include "quantize/plan_metadata.h"
 
@@ -47,6 +48,30 @@ class Planner {
 
   [[nodiscard]] MixRules rules() const { return rules_; }
 
+  /// A line for each rule that concerns none of the tensors that are quantised, with the names nearest to it.
+  [[nodiscard]] std::vector<std::string> unused_rules() const {
+    std::vector<std::string> lines;
+    const auto check = [&](const std::string& rule, const std::string& literal, const auto& concerns) {
+      if (std::any_of(quantised_.begin(), quantised_.end(), concerns)) return;
+      lines.push_back(
+          strf("%s: no tensor that is quantised has such a name%s", rule.c_str(), nearest(literal).c_str()));
+    };
+    for (std::size_t i = 0; i < patterns_.size(); ++i) {
+      check(patterns_[i].text() + "=" + id_of(p_.type_rules[i].type), patterns_[i].literal_part(),
+            [&](const std::string& name) { return patterns_[i].found_in(name); });
+    }
+    const auto contains = [](const std::string& part) {
+      return [&part](const std::string& name) { return name.find(part) != std::string::npos; };
+    };
+    for (const TypeRule& role : p_.role_types)
+      check(role.pattern + "=" + id_of(role.type), role.pattern, contains(role.pattern));
+    for (const auto* list : {&p_.include_weights, &p_.exclude_weights}) {
+      const char* option = list == &p_.include_weights ? "--include-weights " : "--exclude-weights ";
+      for (const std::string& part : *list) check(option + part, part, contains(part));
+    }
+    return lines;
+  }
+
   TensorChoice choose(std::size_t index) {
     const TensorInfo& tensor = file_.tensors()[index];
     TensorChoice out;
@@ -65,6 +90,14 @@ class Planner {
   }
 
  private:
+  [[nodiscard]] std::string nearest(const std::string& literal) const {
+    constexpr std::size_t kShown = 3;
+    std::string text;
+    for (const std::string& name : nearest_names(literal, {quantised_.begin(), quantised_.end()}, kShown))
+      text += (text.empty() ? "; nearest: " : ", ") + name;
+    return text;
+  }
+
   [[nodiscard]] bool changes(const TensorInfo& tensor) const {
     if (p_.leave_output_tensor && tensor.name == "output.weight") return false;
     return ggml::is_weight_type(tensor.type) &&
@@ -214,7 +247,8 @@ TensorChoice copied(const File& file, std::size_t index) {
   return out;
 }
 
-std::vector<TensorChoice> choose_all(const File& file, const QuantizeParams& params) {
+std::vector<TensorChoice> choose_all(const File& file, const QuantizeParams& params,
+                                     std::vector<std::string>& warnings) {
   std::vector<std::string> names;
   names.reserve(file.tensors().size());
   for (const TensorInfo& tensor : file.tensors()) names.push_back(tensor.name);
@@ -222,9 +256,12 @@ std::vector<TensorChoice> choose_all(const File& file, const QuantizeParams& par
   out.reserve(names.size());
   if (params.file_type == nullptr) {
     for (std::size_t i = 0; i < names.size(); ++i) out.push_back(copied(file, i));
+    if (!params.type_rules.empty() || !params.role_types.empty())
+      warnings.emplace_back("a copy changes no weight: types for single tensors have no effect");
     return out;
   }
   Planner planner(file, params);
+  warnings = planner.unused_rules();
   for (const std::size_t index : visiting_order(planner.rules(), names)) out.push_back(planner.choose(index));
   return out;
 }
@@ -245,7 +282,7 @@ std::uint64_t QuantizePlan::bytes_after() const {
 
 QuantizePlan plan_quantization(const File& file, const QuantizeParams& params) {
   QuantizePlan plan;
-  plan.tensors = choose_all(file, params);
+  plan.tensors = choose_all(file, params, plan.warnings);
   if (!params.pruned_layers.empty()) {
     const std::vector<int> numbers = layer_numbers(file, params.pruned_layers);
     for (TensorChoice& tensor : plan.tensors) tensor.name = renumbered(tensor.name, numbers);

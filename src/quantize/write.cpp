@@ -154,7 +154,8 @@ void check_room(const std::string& output, std::uint64_t wanted) {
   const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
   std::error_code failed;
   const std::filesystem::space_info space = std::filesystem::space(folder, failed);
-  if (failed || wanted <= space.available) return;  // a folder that does not exist is the writer's error
+  // A folder that does not exist, or one of no size such as /proc, is the writer's error.
+  if (failed || space.capacity == 0 || wanted <= space.available) return;
   throw Error(ErrorCode::exceeds_limit,
               strf("%s needs %.2f GiB, %.2f GiB are free", output.c_str(), static_cast<double>(wanted) / kGiB,
                    static_cast<double>(space.available) / kGiB),

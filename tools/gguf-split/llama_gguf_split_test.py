@@ -108,6 +108,8 @@ class Split(unittest.TestCase):
                               (("--split-max-tensors", "0", MODEL, self.prefix), "--split-max-tensors"),
                               (("--delete-splits", MODEL, self.prefix), "goes with --merge"),
                               (("none.gguf", self.prefix), "none.gguf"),
+                              ((MODEL, ""), "the name of the output is empty"),
+                              (("--merge", PARTS, ""), "the name of the output is empty"),
                               ((MODEL, os.path.join(self.folder, "no", "prefix")), "cannot create"),
                               ((__file__, self.prefix), "not a GGUF")):
             with self.subTest(args=args):

@@ -259,6 +259,9 @@ class Quantize(unittest.TestCase):
         self.fails("same file", source, source, "q4_0")
         self.fails("cannot create", source, self.path("no/out.gguf"), "q4_0")
         self.fails("not a regular file", source, "/dev/null", "q4_0")
+        self.fails("the name of the output is empty", source, "", "q4_0")
+        self.fails("the name of the input is empty", "", self.out, "q4_0")
+        self.fails("/proc/out.gguf.part: cannot create", source, "/proc/out.gguf", "q4_0")
         self.fails("divide into blocks", "--tensor-type", "attn_q=q1_0", self.odd(), self.out, "q8_0")
         with open(source, "rb") as file:
             data = file.read()
@@ -269,6 +272,21 @@ class Quantize(unittest.TestCase):
     def odd(self):
         wide_model(self.path("odd.gguf"), width=96)
         return self.path("odd.gguf")
+
+    def test_rules_that_concern_no_tensor_are_told_with_the_nearest_names(self):
+        wide_model(self.path("in.gguf"))
+        with open(self.path("rules"), "w", encoding="utf-8") as rules:
+            rules.write("attn_qq=q8_0 attn_q=q8_0")
+        errors = run("--tensor-type", "atn_q=q5_k", "--custom-q", r"blk\.[7-9]\.ffn_down=iq4_nl,ffn_down=q6_k", "--tensor-type-file",
+                     self.path("rules"), "--ffn-gate-type", "q8_0", "--custom-q", "attn_norm=q8_0", "--dry-run", self.path("in.gguf"), self.out,
+                     "q4_k_m").stderr
+        for rule, nearest in (("atn_q=q5_k", "blk.0.attn_q.weight"), (r"blk\.[7-9]\.ffn_down=iq4_nl", "blk.0.ffn_down.weight"),
+                              ("attn_qq=q8_0", "blk.0.attn_q.weight"), ("ffn_gate=q8_0", "blk.0.ffn_down.weight"), ("attn_norm=q8_0", "")):
+            self.assertIn(f"{rule}: no tensor that is quantised has such a name; nearest: {nearest}", errors)
+        self.assertEqual(errors.count("no tensor that is quantised"), 5, errors)
+        run("--exclude-weights", "attn_k", self.path("in.gguf"), self.out, "q4_0")
+        self.assertIn("--exclude-weights attn_k: no tensor", run("--exclude-weights", "attn_k", self.path("in.gguf"), self.out, "q4_0").stderr)
+        self.assertIn("a copy changes no weight", run("--tensor-type", "attn_q=q8_0", self.path("in.gguf"), self.out, "COPY").stderr)
 
     def test_nan_and_infinite_weights_are_named(self):
         for bad in (np.nan, np.inf):

@@ -87,6 +87,7 @@ int run(const common::Settings& settings) {
   const llama::QuantizePlan plan = llama::plan_quantization(file, request.params);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) print_tensor(file, plan, i);
   print_totals(file, plan);
+  for (const std::string& warning : plan.warnings) ggml::logf(ggml::LogLevel::warn, "%s", warning.c_str());
   if (settings.quantize.dry_run) return 0;
   common::check_output(request.output, std::array{settings.quantize.imatrix});
   write(file, plan, request);

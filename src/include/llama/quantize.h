@@ -71,6 +71,7 @@ struct QuantizePlan {
   std::vector<TensorChoice> tensors;      // in the order of the output
   std::vector<std::size_t> part_tensors;  // of split outputs; empty: one file
   ggml::gguf::Metadata metadata;
+  std::vector<std::string> warnings;  // of rules and parts of names that concern no tensor
   [[nodiscard]] std::uint64_t bytes_before() const;
   [[nodiscard]] std::uint64_t bytes_after() const;
 };
