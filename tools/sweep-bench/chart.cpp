@@ -177,7 +177,7 @@ std::string html_text(const Chart& chart) {
   std::set<int> depths;
   for (const Series& series : chart.series) {
     const std::string label = series.label.empty() ? "" : " " + escaped(series.label);
-    out += "<th>PP t/s" + label + "</th><th>TG t/s" + label + "</th>";
+    out += strf("<th>PP t/s%s</th><th>TG t/s%s</th>", label.c_str(), label.c_str());
     for (const Point& point : series.points) depths.insert(point.n_kv);
   }
   out += "</tr>\n";
