@@ -38,8 +38,7 @@ def decode_rate(model, k, v):
     return statistics.median(tests[0]["samples_ts"])
 
 
-def bytes_per_token(model, flags):
-    shown = run("llama-cli", "-m", model, "-p", "a", "-n", "1", "-t", THREADS, "-c", "64", "-no-cnv", "-lv", "3", *flags)
+def bytes_per_token(shown):
     return value(shown, r"kv_bytes_per_token=(\d+)")
 
 
@@ -52,13 +51,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         base = os.path.join(folder, "base.kld")
         exact = ["-ctk", "f32", "-ctv", "f32"]
-        run("llama-perplexity", *common, "-f", text, "--chunks", CHUNKS, *exact, "--kl-divergence-base", base)
-        whole = bytes_per_token(model, exact)
+        whole = bytes_per_token(run("llama-perplexity", *common, "-f", text, "--chunks", CHUNKS, *exact, "--kl-divergence-base", base))
         for setting in sys.argv[3:]:
             k, v, *rest = setting.split(",")
             flags = ["-ctk", k, "-ctv", v] + (["-khad", "-vhad"] if rest == ["had"] else [])
             shown = run("llama-perplexity", *common, *flags, "--kl-divergence-base", base, "--kl-divergence")
-            bits = 32 * bytes_per_token(model, flags) / whole
+            bits = 32 * bytes_per_token(shown) / whole
             rate = decode_rate(model, k, v) if not rest else None
             print(f"| {k.upper()} | {v.upper()} | {'yes' if rest else ''} | {bits:.2f} | {value(shown, r'Mean    KLD: +(-?[0-9.]+)'):.5f} ± "
                   f"{value(shown, r'Mean    KLD: .*± +([0-9.]+)'):.5f} | {value(shown, r'99.0%   KLD: +(-?[0-9.]+)'):.4f} | "

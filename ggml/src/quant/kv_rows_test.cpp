@@ -112,7 +112,7 @@ TEST(KvRow, HoldsTheBlocksOfFilesInTwoPlanes) {
     std::vector<std::byte> file(row_bytes(type, kDim));
     quantise_row(type, {x.data(), kDim}, {}, file.data());
     const StoredRow row = store(type, x.data());
-    const auto codes = static_cast<std::size_t>(4 * form.bits), scales = static_cast<std::size_t>(form.group_bytes);
+    const std::size_t codes = form.value_bytes(32), scales = static_cast<std::size_t>(form.group_bytes);
     for (std::size_t group = 0; group < kDim / 32; ++group) {
       const std::byte* block = file.data() + group * (codes + scales);
       EXPECT_EQ(std::memcmp(block, row.scales.data() + group * scales, scales), 0) << type_info(type).id;
