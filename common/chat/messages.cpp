@@ -27,6 +27,10 @@ bool has_calls(const ordered_json& message) {
   return it != message.end() && it->is_array() && !it->empty();
 }
 
+bool is_empty_text(const ordered_json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 bool is_media(const std::string& type) {
   return type == "image_url" || type == "input_audio" || type == "image" || type == "audio" || type == "media_marker";
 }
@@ -78,7 +82,8 @@ void normalize_content(std::size_t index, ordered_json& message, const ChatTempl
   } else if (!it->is_string()) {
     refuse(index, "\"content\" must be a string, an array of parts or null");
   }
-  if (caps.null_content_beside_calls && has_calls(message) && message["content"] == "") message["content"] = nullptr;
+  if (caps.null_content_beside_calls && has_calls(message) && is_empty_text(message["content"]))
+    message["content"] = nullptr;
   if (caps.typed_content && !caps.string_content && message["content"].is_string()) {
     const std::string text = message["content"];
     message["content"] = ordered_json::array();

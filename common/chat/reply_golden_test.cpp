@@ -32,7 +32,7 @@ class ReplyGolden : public ::testing::Test {
   ordered_json cases_;
 };
 
-std::string trimmed(std::string text) {
+std::string trimmed(const std::string& text) {
   const auto begin = text.find_first_not_of(" \n\r\t");
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \n\r\t") - begin + 1);
 }

@@ -5,11 +5,10 @@
 //
 // Each schema is compiled and warmed up once; then answers are drawn at random under the mask, and every token is
 // timed. The answers are others than any that the warm-up has seen.
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>

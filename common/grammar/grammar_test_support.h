@@ -36,6 +36,7 @@ class Reference {
 
   struct Position {
     std::size_t rule = 0, alternative = 0, index = 0;
+    // clang-tidy 14 takes the comparison with 0 for a null pointer. NOLINTNEXTLINE(modernize-use-nullptr)
     friend auto operator<=>(const Position&, const Position&) = default;
   };
   using Stack = std::vector<Position>;

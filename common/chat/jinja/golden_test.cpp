@@ -117,7 +117,7 @@ TEST(JinjaGolden, EveryModelTemplateRendersEveryConversation) {
     std::string wrong = mismatch(test, got);
     if (!wrong.empty() && differs_by_markup(differs, test)) {
       ++markup;
-      const bool as_llamacpp = got.text && *got.text == llamacpp[name + "/" + conversation];
+      const bool as_llamacpp = got.text && *got.text == llamacpp[std::string(name).append("/").append(conversation)];
       wrong = as_llamacpp ? std::string() : wrong.insert(0, "differs from llama.cpp as well: ");
     }
     EXPECT_EQ(wrong, "") << name << " / " << conversation;

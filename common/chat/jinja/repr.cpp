@@ -205,10 +205,10 @@ std::string to_str(double d) {
     if (magnitude < 10) out += '0';
     return out += std::to_string(magnitude);
   }
+  const int whole = exponent + 1;  // digits in front of the point
   if (exponent < 0) return out + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
-  if (n <= exponent + 1) return out + digits + std::string(static_cast<std::size_t>(exponent + 1 - n), '0') + ".0";
-  return out + digits.substr(0, static_cast<std::size_t>(exponent + 1)) + "." +
-         digits.substr(static_cast<std::size_t>(exponent + 1));
+  if (n <= whole) return out + digits + std::string(static_cast<std::size_t>(whole - n), '0') + ".0";
+  return out + digits.insert(static_cast<std::size_t>(whole), ".");
 }
 
 }  // namespace common::jinja

@@ -142,6 +142,7 @@ Value Object::attribute(Runtime&, std::string_view name) {
   return Value::undefined({std::string(type_name()) + " object", std::string(name), {}});
 }
 
+// By value because objects that take the value keep it. NOLINTNEXTLINE(performance-unnecessary-value-param)
 bool Object::assign(Runtime&, std::string_view, Value) {
   return false;
 }
