@@ -10,15 +10,6 @@ using syntax::Ahead;
 using syntax::Lookahead;
 using syntax::Step;
 
-namespace {
-/// Bytes of the UTF-8 character at the front, as its first byte says.
-std::size_t character_size(std::string_view text) {
-  const auto c = static_cast<unsigned char>(text.front());
-  const std::size_t size = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
-  return std::min(size, text.size());
-}
-}  // namespace
-
 ReplyParser::ReplyParser(const ReplyReading& reading)
     : format_(reading.format), tools_(reading.tools), options_(reading.options), out_(tools_.get()) {
   const bool calls = options_.calls && tools_ != nullptr && !tools_->empty();
@@ -43,52 +34,78 @@ void ReplyParser::open(const ReplyOpening& opening) {
       if (part->kind == ReplyPart::Kind::call && part->at_start_only) continue;
       Lookahead at{text.substr(i), false};
       if (part->syntax->look(at) == Ahead::no) continue;
-      silent_ = opening.continues || !options_.reasoning;
-      out_.mute(silent_);
-      buffer_ = text.substr(i);
-      run(false);
-      silent_ = false;
-      out_.mute(false);
-      if (opening.continues) buffer_.clear();
-      // Reasoning that stays in the content keeps the mark that the prompt opened it with.
-      if (in_reasoning() && !options_.reasoning && !opening.continues)
-        out_.say(syntax::Field::content, format_->think_start);
+      open_at(text.substr(i), opening.continues);
       return;
     }
   }
   has_content_ = opening.continues;
 }
 
+void ReplyParser::open_at(std::string_view text, bool continues) {
+  silent_ = continues || !options_.reasoning;
+  out_.mute(silent_);
+  buffer_ = text;
+  run(false);
+  silent_ = false;
+  out_.mute(false);
+  // What a continued message holds already is not said again.
+  if (continues) shown_ = read_ = buffer_.size();
+  if (continues) settle_part(read_);
+  // Reasoning that stays in the content keeps the mark that the prompt opened it with.
+  if (in_reasoning() && !options_.reasoning && !continues) {
+    out_.say(syntax::Field::content, format_->think_start);
+    settle_part(read_);
+  }
+}
+
 std::vector<ReplyDelta> ReplyParser::push(std::string_view text) {
   buffer_ += text;
   run(false);
-  return out_.take_deltas();
+  return take_deltas();
 }
 
 std::vector<ReplyDelta> ReplyParser::finish() {
   run(true);
+  return take_deltas();
+}
+
+std::vector<ReplyDelta> ReplyParser::take_deltas() {
+  buffer_.erase(0, begin_);
+  read_ -= begin_;
+  shown_ -= begin_;
+  begin_ = 0;
   return out_.take_deltas();
 }
 
+// Everything is decided with one more byte in sight at a time, so that how many bytes have arrived decides nothing.
 void ReplyParser::run(bool last) {
-  while ((matcher_ ? read_part(last) : scan(last)) == Advance::on) {
-  }
+  const auto advance = [this](bool at_end) { return matcher_ ? read_part(at_end) : scan(at_end); };
+  do {
+    while (shown_ < buffer_.size()) {
+      ++shown_;
+      while (advance(false) == Advance::on) {
+      }
+    }
+  } while (last && advance(true) == Advance::on);
+}
+
+std::string_view ReplyParser::window() const {
+  return std::string_view(buffer_).substr(read_, shown_ - read_);
 }
 
 Ahead ReplyParser::part_at(std::size_t at, bool last, const ReplyPart*& part) const {
-  const std::string_view text = std::string_view(buffer_).substr(at);
+  const std::string_view text = window();
   bool start_known = false;
   bool start = false;
   for (const ReplyPart* candidate : parts_) {
     if (candidate->at_start_only) {
       if (!start_known) {
         start_known = true;
-        start = !has_content_ &&
-                std::all_of(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(at), syntax::is_space);
+        start = !has_content_ && std::all_of(text.data(), text.data() + at, syntax::is_space);
       }
       if (!start) continue;
     }
-    Lookahead ahead{text, last};
+    Lookahead ahead{text.substr(at), last};
     const Ahead found = candidate->syntax->look(ahead);
     if (found == Ahead::no) continue;
     part = candidate;
@@ -98,15 +115,16 @@ Ahead ReplyParser::part_at(std::size_t at, bool last, const ReplyPart*& part) co
 }
 
 ReplyParser::Advance ReplyParser::scan(bool last) {
+  const std::string_view text = window();
   const ReplyPart* part = nullptr;
   Ahead found = Ahead::no;
   std::size_t at = say_raw_;
-  for (; at < buffer_.size(); ++at) {
-    if (!may_begin_[static_cast<unsigned char>(buffer_[at])]) continue;
+  for (; at < text.size(); ++at) {
+    if (!may_begin_[static_cast<unsigned char>(text[at])]) continue;
     found = part_at(at, last, part);
     if (found != Ahead::no) break;
   }
-  at = std::min(at, buffer_.size());
+  at = std::min(at, text.size());
   say_content(at, found == Ahead::yes ? part : nullptr, last && found == Ahead::no);
   if (found != Ahead::yes) return Advance::wait;
   begin_part(*part);
@@ -115,21 +133,21 @@ ReplyParser::Advance ReplyParser::scan(bool last) {
 
 // The first `n` bytes are content, but for white space at their edges that only sets parts apart.
 void ReplyParser::say_content(std::size_t n, const ReplyPart* next, bool last) {
+  const std::string_view text = window().substr(0, n);
   std::size_t begin = 0;
   if (drop_space_)
-    while (begin < n && begin >= say_raw_ && syntax::is_space(buffer_[begin])) ++begin;
-  const std::string_view text = std::string_view(buffer_).substr(begin, n - begin);
-  std::size_t size = text.size();
+    while (begin < n && begin >= say_raw_ && syntax::is_space(text[begin])) ++begin;
+  std::size_t end = n;
   const bool part_may_follow =
       std::any_of(parts_.begin(), parts_.end(), [&](const ReplyPart* p) { return !p->at_start_only || !has_content_; });
-  const bool holds = part_may_follow && !last;
-  if (holds) size = std::max(syntax::without_final_space(text), std::min(say_raw_, text.size()));
-  const std::string said(text.substr(0, size));
-  if (next != nullptr) part_space_ = text.substr(size);
-  // In front of a part the white space goes with the text; else it stays until it is clear what follows.
-  const std::size_t consumed = next != nullptr ? n : begin + size;
-  buffer_.erase(0, consumed);
-  say_raw_ -= std::min(say_raw_, consumed);
+  if (part_may_follow && !last)
+    end = std::max(begin + syntax::without_final_space(text.substr(begin)), std::min(say_raw_, n));
+  const std::string_view said = text.substr(begin, end - begin);
+  // White space behind it stays until it is clear what follows.
+  begin_ += end;
+  say_raw_ -= std::min(say_raw_, end);
+  space_ = next != nullptr ? n - end : 0;
+  read_ = begin_ + space_;
   if (said.empty()) return;
   drop_space_ = false;
   if (!std::all_of(said.begin(), said.end(), syntax::is_space)) has_content_ = true;
@@ -139,29 +157,33 @@ void ReplyParser::say_content(std::size_t n, const ReplyPart* next, bool last) {
 void ReplyParser::begin_part(const ReplyPart& part) {
   part_ = &part;
   matcher_ = part.syntax->match();
-  part_text_.clear();
   part_has_output_ = false;
+  shown_ = read_;
+}
+
+/// What the part has read up to `end` is final.
+void ReplyParser::settle_part(std::size_t end) {
+  begin_ = end;
+  space_ = 0;
+  part_has_output_ = true;
 }
 
 ReplyParser::Advance ReplyParser::read_part(bool last) {
-  syntax::Input in{buffer_, last};
+  syntax::Input in{window(), last};
   const bool raw = part_->kind == ReplyPart::Kind::reasoning && !options_.reasoning;
   out_.reading(&in);
   out_.clear_committed();
   out_.mute(raw || silent_);
   const Step step = matcher_->step(in, out_);
   out_.reading(nullptr);
-  const std::string taken = buffer_.substr(0, in.taken);
-  buffer_.erase(0, in.taken);
-  if (raw) {
-    out_.mute(silent_);
-    out_.say(syntax::Field::content, taken);
-    part_has_output_ = true;
-  } else if (const auto committed = out_.committed()) {
-    part_has_output_ = true;
-    part_text_ = taken.substr(*committed);
-  } else {
-    part_text_ += taken;
+  out_.mute(silent_);
+  const std::size_t begun = read_;
+  read_ += in.taken;
+  if (raw && in.taken > 0) {
+    out_.say(syntax::Field::content, std::string_view(buffer_).substr(begun, in.taken));
+    settle_part(read_);
+  } else if (const auto committed = out_.committed(); committed && !raw) {
+    settle_part(begun + *committed);
   }
   if (step == Step::done) {
     end_part();
@@ -176,31 +198,27 @@ ReplyParser::Advance ReplyParser::read_part(bool last) {
 
 void ReplyParser::end_part() {
   matcher_.reset();
-  part_text_.clear();
+  begin_ = read_;
+  space_ = 0;
   if (part_->kind == ReplyPart::Kind::call) has_content_ = true;
   if (part_->kind != ReplyPart::Kind::mark && (part_->kind == ReplyPart::Kind::call || options_.reasoning))
     drop_space_ = true;
 }
 
 // What the part has already said stands. Of the rest, a piece that the end of the text cut off belonged to the part;
-// everything else is content.
+// everything else is read again as content.
 void ReplyParser::give_up_part(bool text_ended) {
   matcher_.reset();
   out_.abandon_call();
   if (part_->kind == ReplyPart::Kind::call) has_content_ = has_content_ || part_has_output_;
   if (text_ended && part_has_output_) {
-    buffer_.clear();
-    part_text_.clear();
+    begin_ = read_ = shown_ = buffer_.size();
     return;
   }
   // So that the same part is not found in the same place again, its first character is said without a look.
-  buffer_.insert(0, part_text_);
-  if ((!part_text_.empty() || !part_has_output_) && !buffer_.empty()) say_raw_ = character_size(buffer_);
-  if (!part_has_output_) {
-    buffer_.insert(0, part_space_);
-    say_raw_ += part_space_.size();
-  }
-  part_text_.clear();
+  if (begin_ < read_ || !part_has_output_) say_raw_ = space_ + 1;
+  space_ = 0;
+  read_ = shown_ = begin_;
 }
 
 }  // namespace common::chat

@@ -68,14 +68,23 @@ Reply parse(const ReplyReading& reading, std::string_view text, std::size_t long
   return sum;
 }
 
+/// Of every sample; made once, for making them takes longer than reading a reply.
+const std::vector<ReplyReading>& readings() {
+  static const std::vector<ReplyReading> all = [] {
+    std::vector<ReplyReading> made;
+    for (const ReplySample& sample : reply_samples()) made.push_back(format_of(sample));
+    return made;
+  }();
+  return all;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   ggml::set_log_level(ggml::LogLevel::error);
   constexpr std::size_t kHeader = 3;
   if (size < kHeader) return 0;
-  const std::vector<ReplySample>& samples = reply_samples();
-  ReplyReading reading = format_of(samples[bytes[0] % samples.size()]);
+  ReplyReading reading = readings()[bytes[0] % readings().size()];
   const unsigned how = bytes[1];
   if ((how & 1U) != 0) reading.options.calls = false;
   if ((how & 2U) != 0) reading.options.reasoning = false;

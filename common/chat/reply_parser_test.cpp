@@ -150,6 +150,51 @@ TEST(ReplyParser, NamesACallOnlyWhenItsArgumentsBegin) {
   EXPECT_EQ(more[0].kind, ReplyDelta::Kind::call_arguments);
 }
 
+/// What a format makes of a call that goes wrong when it has been said in part.
+struct BrokenCall {
+  const char* source;  // of the template
+  const char* output;
+  const char* arguments;
+  const char* content;
+};
+
+TEST(ReplyParser, GivesBackAllThatAFailedCallHadNotSaidWhereverTheTextIsCut) {
+  const BrokenCall broken[] = {
+      // The tab is read as white space before the call turns out to be none.
+      {"'<|tool_call>call:'", "<|tool_call>call:add{a:0,tags:[x]\t<tool_call|>Ok.", R"({"a":0,"tags":["x"])",
+       "\t<tool_call|>Ok."},
+      {"'<|tool_call>call:'", "<|tool_call>call:add{a:0,b:[1,2}Ok.", R"({"a":0,"b":[1,2)", "}Ok."},
+      {"<tool_call> <think>", "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1]} Ok.", R"({"a": 1)", "]} Ok."},
+      {"<tool_call> <function= <parameter=",
+       "<tool_call>\n<function=run>\n<parameter=code>\nx\n</parameter> \n <oops> Ok.", R"({"code":"x"})", "<oops> Ok."},
+      {"<|tool_list_start|>", "<|tool_call_start|>[add(a=1, b  !) Ok.", R"({"a":1)", ", b  !) Ok."},
+  };
+  for (const BrokenCall& one : broken) {
+    SCOPED_TRACE(one.output);
+    TestFormat format;
+    format.format = find_reply_format(one.source);
+    format.tools = sample_tools();
+    const Reply reply = parse_in_pieces(format, {one.output});
+    ASSERT_EQ(reply.calls.size(), 1U);
+    EXPECT_EQ(reply.calls[0].arguments, one.arguments);
+    EXPECT_EQ(reply.content, one.content);
+    expect_same_wherever_cut(format, one.output);
+  }
+}
+
+TEST(ReplyParser, AByteThatBeginsNoCharacterHidesNoCall) {
+  // The byte after a failed part's output says that three more belong to it; they do not.
+  const std::string text = "<|tool_call>call:add{a:[1]\xF0<|tool_call>call:now{}<tool_call|>";
+  TestFormat format;
+  format.format = find_reply_format("'<|tool_call>call:'");
+  format.tools = sample_tools();
+  const Reply reply = parse_in_pieces(format, {text});
+  EXPECT_EQ(reply.content, "\xF0");
+  ASSERT_EQ(reply.calls.size(), 2U);
+  EXPECT_EQ(reply.calls[1].name, "now");
+  expect_same_wherever_cut(format, text);
+}
+
 TEST(ReplyParser, WithoutToolsEverythingIsContent) {
   TestFormat format = hermes();
   format.tools = std::make_shared<const ToolSet>();
@@ -208,6 +253,20 @@ TEST(ReplyParser, LongOutputTakesLinearTime) {
     for (const ReplyDelta& delta : parser.push(i % 3 == 0 ? "<" : i % 3 == 1 ? "\n \n" : "tool")) content += delta.text;
   for (const ReplyDelta& delta : parser.finish()) content += delta.text;
   EXPECT_EQ(content.size(), 66667U + 3U * 66667U + 4U * 66666U);
+}
+
+TEST(ReplyParser, TextThatMayYetBecomeAMarkDoesNotGrowWithoutEnd) {
+  // White space inside a header is looked over; a megabyte of it is no header's.
+  TestFormat harmony;
+  harmony.format = find_reply_format("<|channel|>");
+  harmony.tools = sample_tools();
+  const std::string text = "<|channel|>commentary" + std::string(1 << 20, ' ') + "to=functions.now<|message|>{}";
+  ReplyParser parser(harmony);
+  std::string content;
+  for (std::size_t at = 0; at < text.size(); at += 8)
+    for (const ReplyDelta& delta : parser.push(text.substr(at, 8))) content += delta.text;
+  for (const ReplyDelta& delta : parser.finish()) content += delta.text;
+  EXPECT_EQ(content, text);
 }
 
 TEST(ToolSet, KnowsWhichParametersAreStrings) {

@@ -206,10 +206,9 @@ class PythonArguments final : public Element {
   };
 };
 
-ReplyFormat describe(const TemplateView& source) {
+ReplyFormat describe(const TemplateView&) {
   ReplyFormat format;
   add_thinking(format, "<think>", {"</think>", "<|tool_call_start|>"});
-  (void)source;
   const ElementPtr one = call(seq(name({"("}), text("("), std::make_shared<PythonArguments>(), text(")")));
   add_call(format, seq(text("<|tool_call_start|>"), cut(), space(), text("["), space(),
                        calls(one, seq(space(), text(","), space())), space(), closing("]"), space(),

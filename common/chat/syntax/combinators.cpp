@@ -61,7 +61,11 @@ class Text final : public Element {
 class Space final : public Element {
  public:
   Ahead look(Lookahead& at) const override {
-    while (!at.text.empty() && is_space(at.text.front())) at.text.remove_prefix(1);
+    // While a look is undecided its text is looked at again with every byte, so it must not grow without end.
+    std::size_t n = 0;
+    while (n < at.text.size() && n <= kMaxLookedOver && is_space(at.text[n])) ++n;
+    if (n > kMaxLookedOver) return Ahead::no;
+    at.text.remove_prefix(n);
     return Ahead::yes;
   }
   void add_marks(std::vector<std::string>&) const override {}
@@ -69,6 +73,8 @@ class Space final : public Element {
   std::optional<std::string> grammar(GrammarWriter& writer) const override { return writer.space(); }
 
  private:
+  static constexpr std::size_t kMaxLookedOver = 1024;
+
   struct Reading final : Matcher {
     Step step(Input& in, Output&) override {
       std::size_t n = 0;

@@ -41,8 +41,9 @@ enum class Step : std::uint8_t {
   failed  // the text is something else
 };
 
-/// The reading of one element. Gives the same output wherever the text was cut into pieces: it emits a byte as soon as
-/// its meaning is certain, and leaves the rest in the input.
+/// The reading of one element. It is shown its text a byte more at a time, and puts out what a byte means as soon as
+/// that is certain; what it must see more of to know stays in the input. What it has taken since its last output is
+/// given back to the content should it fail.
 class Matcher {
  public:
   virtual ~Matcher() = default;
