@@ -76,6 +76,11 @@ def test_content_parts_and_prefilled_answers(client):
     assert chat(client, messages=prefilled).usage.prompt_tokens > chat(client).usage.prompt_tokens - 10
 
 
-def test_what_this_version_lacks_is_refused_with_a_reason(client):
-    with pytest.raises(openai.APIStatusError, match="image input is not supported"):
-        chat(client, messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}])
+@pytest.mark.parametrize("part", [
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+    {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+], ids=["image", "audio"])
+def test_parts_that_are_no_text_are_refused_as_the_requests_fault(client, part):
+    """Clients ask again after a 500."""
+    with pytest.raises(openai.BadRequestError, match=r"messages\[1\]\.content.* input is not supported .*text only"):
+        chat(client, messages=[*MESSAGES, {"role": "user", "content": [{"type": "text", "text": "What is it?"}, part]}])

@@ -27,8 +27,8 @@ void check_part(const Json& part, std::size_t message) {
   }
   if (type == "image_url" || type == "input_audio" || type == "input_video") {
     const std::string kind = type == "image_url" ? "image" : type == "input_audio" ? "audio" : "video";
-    throw Error(ErrorCode::internal,
-                kind + " input is not supported - hint: this model was loaded without a projector");
+    throw Error(ErrorCode::invalid_argument, where + ": " + kind + " input is not supported",
+                "this model and server take text only; leave the part out");
   }
   throw Error(ErrorCode::invalid_argument, "unsupported content[].type: " + type);
 }

@@ -13,8 +13,7 @@ struct ChatRequest {
 };
 
 /// Reads the body of /v1/chat/completions. Throws Error: invalid_argument for malformed messages and fields (with the
-/// path to the wrong part of a tool or a schema), unsupported (with the reason) for what this version cannot do: image
-/// and audio parts.
+/// path to the wrong part of a tool or a schema), and for image and audio parts, which nothing here can read.
 [[nodiscard]] ChatRequest read_chat_request(const Fields& fields, const Service& service);
 
 /// The prompt's text alone (/apply-template).
