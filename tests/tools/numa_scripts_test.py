@@ -48,6 +48,12 @@ class Machine(unittest.TestCase):
         return done
 
 
+def default_signals():
+    """A shell cannot trap what its parent ignored, as some that start tests do with SIGQUIT."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class DisableBalancing(Machine):
     SWITCH = "proc/sys/kernel/numa_balancing"
 
@@ -75,7 +81,8 @@ class DisableBalancing(Machine):
 
     def start(self, body):
         child = subprocess.Popen([BALANCING, "bash", "-c", f"{body}; echo ready; while :; do sleep 0.05; done"],
-                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment())
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.environment(),
+                                 preexec_fn=default_signals)
         self.addCleanup(child.stdout.close)
         self.addCleanup(child.stderr.close)
         self.assertEqual(child.stdout.readline(), "ready\n")
