@@ -57,7 +57,7 @@ if [ "$saved" = 0 ]; then
   exec "$@"
 fi
 
-child= interrupted=
+child="" interrupted="" early=""
 restore() {
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM
   set_switch "$saved" || say "warning: $switch: cannot be set back to $saved ($reason): echo $saved | sudo tee $switch"
@@ -66,7 +66,7 @@ restore() {
 pass_on() {
   interrupted=1
   case $1 in INT | QUIT) if [ -t 0 ] || [ -t 1 ] || [ -t 2 ]; then return; fi ;; esac
-  [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null
+  if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else early+=" $1"; fi
 }
 for name in HUP INT QUIT TERM USR1 USR2 ALRM; do trap "pass_on $name" "$name"; done
 
@@ -78,6 +78,7 @@ trap restore EXIT
 # The shell starts a command in the background with /dev/null as input and deaf to ^C; neither is wanted here.
 ( trap - INT QUIT; exec "$@" ) <&0 &
 child=$!
+for name in $early; do kill -s "$name" "$child" 2>/dev/null; done  # came before its number was known
 while :; do
   interrupted=
   wait "$child"

@@ -82,5 +82,5 @@ def test_content_parts_and_prefilled_answers(client):
 ], ids=["image", "audio"])
 def test_parts_that_are_no_text_are_refused_as_the_requests_fault(client, part):
     """Clients ask again after a 500."""
-    with pytest.raises(openai.BadRequestError, match=r"messages\[1\]\.content.* input is not supported .*text only"):
+    with pytest.raises(openai.BadRequestError, match=r"messages\[2\]\.content.* input is not supported .*text only"):
         chat(client, messages=[*MESSAGES, {"role": "user", "content": [{"type": "text", "text": "What is it?"}, part]}])

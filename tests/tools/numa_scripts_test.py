@@ -9,6 +9,7 @@ import pathlib
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -92,7 +93,9 @@ class DisableBalancing(Machine):
     def test_signals_reach_the_command_and_the_switch_is_back(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
             with self.subTest(number=number):
-                child = self.start("ulimit -c 0; echo ready; exec sleep 60")  # a shell would ignore SIGQUIT
+                # Not a shell, which ignores SIGQUIT.
+                program = "import signal, time; signal.signal(2, signal.SIG_DFL); print('ready', flush=True); time.sleep(60)"
+                child = self.start(f'ulimit -c 0; exec "{sys.executable}" -c "{program}"')
                 child.send_signal(number)
                 self.assertEqual(child.wait(timeout=30), 128 + number)
                 self.assertEqual(self.switch(), "1")
