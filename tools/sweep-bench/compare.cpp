@@ -98,18 +98,19 @@ std::string ratio_or_dash(const Row* row, const Row* base, double (Row::*speed)(
 constexpr double (Row::*kSpeeds[])() const = {&Row::speed_pp, &Row::speed_tg};
 
 std::string mean_line(const Configuration& first, const Configuration& other) {
-  double logs[2] = {0, 0};
+  double log_pp = 0;
+  double log_tg = 0;
   int depths = 0;
   for (const Row& row : other.rows) {
     const Row* base = row_at(first, row.n_kv);
     if (base == nullptr) continue;
     ++depths;
-    for (int i = 0; i < 2; ++i) logs[i] += std::log((row.*kSpeeds[i])() / (base->*kSpeeds[i])());
+    log_pp += std::log(row.speed_pp() / base->speed_pp());
+    log_tg += std::log(row.speed_tg() / base->speed_tg());
   }
   if (depths == 0) return strf("%s / %s: no depth in common", other.name.c_str(), first.name.c_str());
   return strf("%s / %s: geometric mean of the ratios over %d depth%s: PP %.3f, TG %.3f", other.name.c_str(),
-              first.name.c_str(), depths, depths == 1 ? "" : "s", std::exp(logs[0] / depths),
-              std::exp(logs[1] / depths));
+              first.name.c_str(), depths, depths == 1 ? "" : "s", std::exp(log_pp / depths), std::exp(log_tg / depths));
 }
 
 std::string header_cells(const Configuration& configuration, const Configuration& first) {
