@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "common/markup.h"
 #include "ggml/log.h"
 
 namespace sweep {
@@ -23,29 +24,6 @@ constexpr const char* kStyle =
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.b,.m{fill:#0d1117}.g{stroke:#30363d}.a{stroke:#8b949e}"
     ".c0{stroke:#56b4e9}.c1{stroke:#ff9d5c}.c2{stroke:#2fd6a4}.c3{stroke:#e8a6cc}.c4{stroke:#e0c341}"
     ".c5{stroke:#c0c8d0}}</style>\n";
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
 
 /// The least of 1, 2, 5, 10, 20, ... that divides [0, most] into at most five parts.
 double speed_step(double most) {
@@ -120,7 +98,7 @@ class Panel {
       const double px = x(point.n_kv), py = y(point.*speed_);
       points += strf("%s%.1f,%.1f", points.empty() ? "" : " ", px, py);
       marks += strf("<circle class=\"m c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>", colour, px, py);
-      if (!series.label.empty()) marks += escaped(series.label) + ", ";
+      if (!series.label.empty()) marks += common::escape_markup(series.label) + ", ";
       marks += strf("N_KV %d: %.2f tokens/s</title></circle>\n", point.n_kv, point.*speed_);
     }
     return strf("<polyline class=\"s c%d%s\" points=\"%s\"/>\n", colour, index >= kColours ? " d" : "",
@@ -142,7 +120,8 @@ std::string legend(const Chart& chart) {
     const double y = kLegend + kLegendRow * static_cast<double>(i);
     out += strf("<line class=\"s c%d%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
                 static_cast<int>(i % kColours), i >= kColours ? " d" : "", kLeft, y - 4, kLeft + 28, y - 4);
-    out += strf("<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", kLeft + 36, y, escaped(chart.series[i].label).c_str());
+    out += strf("<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", kLeft + 36, y,
+                common::escape_markup(chart.series[i].label).c_str());
   }
   return out;
 }
@@ -158,9 +137,10 @@ std::string svg_text(const Chart& chart) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
       "role=\"img\">\n",
       kWidth, height, kWidth, height);
-  out += "<title>" + escaped(chart.title) + "</title>\n" + kStyle;
+  out += "<title>" + common::escape_markup(chart.title) + "</title>\n" + kStyle;
   out += strf("<rect class=\"b\" width=\"%.0f\" height=\"%.0f\"/>\n", kWidth, height);
-  out += strf("<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", kLeft, kTitle, escaped(chart.title).c_str());
+  out += strf("<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", kLeft, kTitle,
+              common::escape_markup(chart.title).c_str());
   out += legend(chart);
   out += Panel(chart, &Point::pp, first).text("PP: prompt processing");
   out += Panel(chart, &Point::tg, second).text("TG: token generation");
@@ -168,7 +148,8 @@ std::string svg_text(const Chart& chart) {
 }
 
 std::string html_text(const Chart& chart) {
-  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" + escaped(chart.title) +
+  std::string out = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>" +
+                    common::escape_markup(chart.title) +
                     "</title>\n<style>:root{color-scheme:light dark}body{font:14px system-ui,sans-serif;margin:24px}"
                     "svg{max-width:100%;height:auto}table{border-collapse:collapse;margin-top:16px}"
                     "th,td{padding:2px 12px;text-align:right;border-bottom:1px solid #8b949e66}</style></head><body>\n";
@@ -176,7 +157,7 @@ std::string html_text(const Chart& chart) {
   out += "<table><tr><th>N_KV</th>";
   std::set<int> depths;
   for (const Series& series : chart.series) {
-    const std::string label = series.label.empty() ? "" : " " + escaped(series.label);
+    const std::string label = series.label.empty() ? "" : " " + common::escape_markup(series.label);
     out += strf("<th>PP t/s%s</th><th>TG t/s%s</th>", label.c_str(), label.c_str());
     for (const Point& point : series.points) depths.insert(point.n_kv);
   }

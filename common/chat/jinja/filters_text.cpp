@@ -9,6 +9,7 @@
 #include "common/chat/jinja/params.h"
 #include "common/chat/jinja/repr.h"
 #include "common/chat/jinja/text.h"
+#include "common/markup.h"
 
 namespace common::jinja {
 
@@ -170,30 +171,7 @@ Value wordwrap(Runtime& rt, const Value& v, Args& args) {
 }
 
 std::string escape_html(string_view s) {
-  std::string out;
-  out.reserve(s.size());
-  for (const char c : s) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return escape_markup(s, "&#34;", "&#39;");
 }
 
 // Nothing is escaped on output, so text that is marked safe is simply text.

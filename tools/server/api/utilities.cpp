@@ -4,6 +4,7 @@
 
 #include "api/completion_request.h"
 #include "api/pieces.h"
+#include "common/markup.h"
 #include "ggml/log.h"
 #include "llama/utf8.h"
 
@@ -195,30 +196,6 @@ Json detokenize_json(const Fields& fields, const Service& service) {
   return {{"content", service.vocab().pieces(tokens, llama::SpecialText::show)}};
 }
 
-namespace {
-
-std::string html_escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
 std::string web_page(const Service* service, const std::string& host, int port) {
   std::string page =
       "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tandem</title>"
@@ -231,7 +208,7 @@ std::string web_page(const Service* service, const std::string& host, int port) 
   for (const SlotStatus& slot : status.slots) busy += slot.processing ? 1 : 0;
   const llama::ModelInfo& info = service->model.info();
   const auto row = [&](const std::string& name, const std::string& value) {
-    page += "<tr><td>" + html_escaped(name) + "</td><td>" + html_escaped(value) + "</td></tr>";
+    page += "<tr><td>" + common::escape_markup(name) + "</td><td>" + common::escape_markup(value) + "</td></tr>";
   };
   page += "<table>";
   row("Model", service->name);
@@ -240,11 +217,11 @@ std::string web_page(const Service* service, const std::string& host, int port) 
       strf("%d tokens in each of %d slots", service->engine.params().n_ctx_slot, service->engine.params().n_slots));
   row("State", strf("%d slots busy, %d requests waiting", busy, status.n_deferred));
   page += "</table><p>Try it:</p><pre>";
-  page +=
-      html_escaped(strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-                        "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
-                        "Answer in one sentence.\"}]}'",
-                        host.c_str(), port));
+  page += common::escape_markup(
+      strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
+           "Answer in one sentence.\"}]}'",
+           host.c_str(), port));
   return page + "</pre></html>\n";
 }
 
