@@ -10,8 +10,6 @@
 
 namespace server {
 
-using ggml::Error;
-using ggml::ErrorCode;
 using ggml::strf;
 
 Json models_json(const Service& service) {
