@@ -239,7 +239,7 @@ TEST_F(Args, PlacementFlagsAreKeptForThePlan) {
   EXPECT_FALSE(placement.kv_offload);
   EXPECT_EQ(placement.fit, Fit::explain);
   EXPECT_EQ(placement.fit_margins_mib, (std::vector<int>{100, 200}));
-  EXPECT_EQ(placement.gpu_margins, (std::vector<std::pair<int, int>>{{1, 300}}));
+  EXPECT_EQ(placement.gpu_margins, (std::vector<std::pair<std::string, int>>{{"1", 300}}));
   EXPECT_EQ(placement.fit_context, 2048);
   EXPECT_EQ(notes_of(parsed), "");
   EXPECT_TRUE(settings_of(Tool::server, {"-dev", "none"}).placement.devices->empty());
@@ -254,6 +254,18 @@ TEST_F(Args, NegativeAndMisspeltPlacementValuesAreErrors) {
                                                {"-dev", ""},
                                                {"-gfm", "1"},
                                                {"-ts", "x"},
+                                               {"-ts", ""},
+                                               {"-ts", "1,,1"},
+                                               {"-ts", "1/1/"},
+                                               {"-fitt", "1024,"},
+                                               {"-fitt", "1024,x"},
+                                               {"-fitc", "4096,8192"},
+                                               {"--sim-device", "none:8GiB"},
+                                               {"--sim-device", "CUDA_Host:8GiB"},
+                                               {"--sim-device", "cpu:8GiB"},
+                                               {"--sim-device", "CUDA0\n:8GiB"},
+                                               {"--sim-device", "0:8GiB"},
+                                               {"--sim-device", "a b:8GiB"},
                                                {"-ts", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}})
     EXPECT_EQ(error_of(Tool::server, line).code(), ggml::ErrorCode::invalid_argument) << line.back();
 }

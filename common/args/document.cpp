@@ -84,14 +84,12 @@ std::string parameters_document() {
   std::string out =
       "# Parameters\n\nGenerated from the table in common/args by `params-doc`; edit the rows there, then run\n"
       "`build/bin/params-doc > docs/parameters.md`. A test fails when this file is stale.\n\n"
-      "A flag on the command line wins over its environment variable. In a flag that begins with `--`, `_` may stand "
-      "for "
-      "`-`.\nA value is the next argument (`--port 8080`, not `--port=8080`). Of a flag that is repeated the last "
-      "value is "
-      "used, except\nfor lists. Flags of another program are accepted and listed once as unused, but by llama-gguf, "
-      "llama-gguf-split\nand llama-quantize, which share no command lines with the others. Options of llama-bench take "
-      "lists and have no variables, so that a "
-      "command line says all that\nit measured.\n";
+      "A flag on the command line wins over its environment variable; where values add up (`-ot`), those of the "
+      "variable come\nfirst, and of placement rules the first match wins. In a flag that begins with `--`, `_` may "
+      "stand for `-`.\nA value is the next argument (`--port 8080`, not `--port=8080`). Of a flag that is repeated the "
+      "last value is used, except\nfor lists. Flags of another program are accepted and listed once as unused, but by "
+      "llama-gguf, llama-gguf-split\nand llama-quantize, which share no command lines with the others. Options of "
+      "llama-bench take lists and have no variables, so that a command line says all that\nit measured.\n";
   std::string_view group;
   for (const Option& row : all_options()) {
     if (row.tools == 0) continue;

@@ -144,8 +144,9 @@ std::string help_text(Tool tool, int width) {
               [](const Option& row) { return !row.refused_feature.empty(); });
   out += "\n";
   append_wrapped(out,
-                 "A flag wins over its environment variable. docs/parameters.md has every option of every program.", 0,
-                 0, static_cast<std::size_t>(std::max(width, kNarrowest)));
+                 "A flag wins over its environment variable; where values add up (-ot), the variable's come first. "
+                 "docs/parameters.md has every option of every program.",
+                 0, 0, static_cast<std::size_t>(std::max(width, kNarrowest)));
   return out;
 }
 

@@ -203,8 +203,8 @@ const std::vector<Option> kThreadRows = {
                [](Settings& s) -> auto& { return s.threads.poll_batch; }, 0, 100))
         .initially("as --poll"),
     option({"--numa"}, "TYPE",
-           "Machines with several memory nodes: numactl obeys the inherited affinity, distribute and isolate place the "
-           "threads.",
+           "Machines with several memory nodes: numactl leaves the threads on the CPUs that the process was given; "
+           "distribute and isolate are refused, numactl(8) does the same.",
            apply_numa)
         .variable("LLAMA_ARG_NUMA")
         .used_by(kModelRunners | kBench)

@@ -31,7 +31,8 @@ void apply_tensor_split(Target& target, const Argument& argument) {
   std::vector<float>& split = target.settings.placement.tensor_split;
   split.clear();
   for (const std::string& entry : split_list(entries)) {
-    split.push_back(entry.empty() ? 0.0F : static_cast<float>(to_real(argument, entry, 0, 1e9)));
+    if (entry.empty()) bad_value(argument, "a number between any two separators");
+    split.push_back(static_cast<float>(to_real(argument, entry, 0, 1e9)));
   }
   if (split.size() >= kMostDevices) bad_value(argument, "proportions of fewer than 16 devices");
 }
@@ -105,6 +106,17 @@ std::uint64_t to_bytes(const Argument& argument, const std::string& text) {
   bad_value(argument, "a size such as 24GiB or 512MiB behind the name's colon");
 }
 
+/// A name that -dev and -ot can say and that means nothing else there.
+bool is_device_name(const std::string& name) {
+  const std::string lower = lower_case(name);
+  if (lower == "cpu") return name == "CPU";
+  if (lower == "none" || lower == "cuda_host" || name.empty()) return false;
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return is_letter(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+         });
+}
+
 /// NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]
 void apply_simulated(Target& target, const Argument& argument) {
   constexpr std::string_view kForm = "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B], one device a flag";
@@ -113,16 +125,18 @@ void apply_simulated(Target& target, const Argument& argument) {
   if (colon == std::string::npos || colon == 0) bad_value(argument, kForm);
   SimulatedDevice device;
   device.name = parts.front().substr(0, colon);
+  if (!is_device_name(device.name))
+    bad_value(argument, "a device name of letters, digits, _, - and . that is not none or CUDA_Host");
   device.bytes = to_bytes(argument, parts.front().substr(colon + 1));
-  constexpr double kGiga = 1e9, kMost = 1e6;
+  constexpr double kGiga = 1e9, kLeast = 1e-3, kMost = 1e6;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::size_t equals = parts[i].find('=');
     if (equals == std::string::npos) bad_value(argument, kForm);
     const std::string key = parts[i].substr(0, equals), value = parts[i].substr(equals + 1);
     if (key == "bw") {
-      device.bandwidth = kGiga * to_real(argument, value, 0, kMost);
+      device.bandwidth = kGiga * to_real(argument, value, kLeast, kMost);
     } else if (key == "link") {
-      device.link = kGiga * to_real(argument, value, 0, kMost);
+      device.link = kGiga * to_real(argument, value, kLeast, kMost);
     } else if (key == "caps") {
       for (std::size_t begin = 0; begin < value.size();) {
         const std::size_t end = std::min(value.find('/', begin), value.size());
@@ -159,14 +173,13 @@ void apply_fit_margins(Target& target, const Argument& argument) {
   if (margins.empty()) bad_value(argument, "MiB, one for all GPUs or one each");
 }
 
-/// Pairs GPU,MIB.
+/// Pairs GPU,MIB; whether the GPU is there is seen when the devices are known.
 void apply_gpu_margins(Target& target, const Argument& argument) {
   const std::vector<std::string> items = split_list(argument.value());
   if (items.empty() || items.size() % 2 != 0) bad_value(argument, "pairs GPU,MIB");
   for (std::size_t i = 0; i < items.size(); i += 2)
     target.settings.placement.gpu_margins.emplace_back(
-        static_cast<int>(to_integer(argument, items[i], 0, kMaxInt)),
-        static_cast<int>(to_integer(argument, items[i + 1], 0, kMaxInt)));
+        items[i], static_cast<int>(to_integer(argument, items[i + 1], 0, kMaxInt)));
 }
 
 /// The keys of -cuda and their types; checked so that a misspelt key is not taken for a setting.
@@ -244,16 +257,17 @@ const std::vector<Option> kRows = {
     option({"-ts", "--tensor-split"}, "N0,N1,...", "Proportions of the GPUs, separated by , or /.", apply_tensor_split)
         .variable("LLAMA_ARG_TENSOR_SPLIT")
         .initially("by free memory"),
-    option({"-mg", "--main-gpu"}, "N", "The GPU used with -sm none, counted in the list of -dev; negative: none.",
+    option({"-mg", "--main-gpu"}, "N",
+           "With -sm none the GPU of all layers. With -sm layer the GPU of which the plan says from which prompt size "
+           "on sending it weights of host memory would pay. Counted in the list of -dev; negative: none.",
            whole(
                [](Settings& s) -> auto& { return s.placement.main_gpu; }, -kMaxInt))
         .variable("LLAMA_ARG_MAIN_GPU")
-        .initially("0"),
-    option(
-        {"-ot", "--override-tensor"}, "PATTERN=BUFFER,...",
-        "Place the weights whose name matches the regular expression in that buffer type; the first match wins. Comma "
-        "list, repeatable.",
-        apply_tensor_rules)
+        .initially("0 with -sm none, else the GPU with the fastest link"),
+    option({"-ot", "--override-tensor"}, "PATTERN=BUFFER,...",
+           "Place the weights whose name matches the regular expression in that buffer type; the first match wins, "
+           "those of the environment first. Comma list, repeatable.",
+           apply_tensor_rules)
         .variable("LLAMA_ARG_OVERRIDE_TENSOR")
         .list(),
     option({"-cmoe", "--cpu-moe"}, "", "Keep the weights of all experts on the CPU.",
@@ -285,8 +299,8 @@ const std::vector<Option> kRows = {
                [](Settings& s) -> auto& { return s.placement.fit_context; }, 0))
         .variable("LLAMA_ARG_FIT_CTX")
         .initially("4096"),
-    option({"-gfm", "--gpu-fit-margin"}, "GPU,MIB,...", "Memory that --fit leaves free on single GPUs.",
-           apply_gpu_margins),
+    option({"-gfm", "--gpu-fit-margin"}, "GPU,MIB,...",
+           "Memory that --fit leaves free on single GPUs, each by its name or its number in -dev.", apply_gpu_margins),
     option({"-fitp", "--fit-print"}, "on|off", "Print the memory per device instead of flags.",
            [](Target& target, const Argument& argument) {
              target.settings.placement.fit_print = to_tristate(argument, argument.value(), false) == Tristate::on;

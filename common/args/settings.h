@@ -128,12 +128,12 @@ struct PlacementSettings {
   int n_cpu_ffn = 0;
   SplitMode split_mode = SplitMode::layer;
   std::vector<float> tensor_split;
-  std::optional<int> main_gpu;                      // in the list of devices; negative: no GPU
+  std::optional<int> main_gpu;                      // in the list of devices; negative: none
   std::optional<std::vector<std::string>> devices;  // -dev; empty: the CPU only
   std::vector<SimulatedDevice> simulated;
-  Fit fit = Fit::automatic;                      // automatic: on without -ngl and -ot
-  std::vector<int> fit_margins_mib = {1024};     // per GPU; one for all
-  std::vector<std::pair<int, int>> gpu_margins;  // -gfm: GPU, MiB
+  Fit fit = Fit::automatic;                              // automatic: on without -ngl and -ot
+  std::vector<int> fit_margins_mib = {1024};             // per GPU; one for all
+  std::vector<std::pair<std::string, int>> gpu_margins;  // -gfm: a GPU's name or number, MiB
   int fit_context = 4096;
   DryRun dry_run = DryRun::off;
   bool fit_print = false;  // llama-fit-params: memory per device instead of flags

@@ -141,9 +141,10 @@ Machine open_machine(const Settings& settings) {
   Machine machine;
   machine.devices.push_back(make_device(settings));
   machine.descriptions.push_back(describe_cpu(machine.cpu(), placement));
-  const bool no_gpu = (placement.devices && placement.devices->empty()) || placement.main_gpu.value_or(0) < 0;
+  const bool no_main = placement.split_mode == SplitMode::none && placement.main_gpu.value_or(0) < 0;
+  const bool no_gpu = (placement.devices && placement.devices->empty()) || no_main;
   if (no_gpu) {
-    machine.why_no_gpu = placement.devices && placement.devices->empty() ? "-dev none" : "-mg is negative";
+    machine.why_no_gpu = placement.devices && placement.devices->empty() ? "-dev none" : "-sm none with a negative -mg";
     return machine;
   }
   std::vector<Candidate> candidates = find_candidates(placement, machine.why_no_gpu);

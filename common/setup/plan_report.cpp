@@ -123,8 +123,10 @@ void print_table(const PlannedRun& run) {
   print_device_table(run.plan());
   std::printf("\n");
   for (const std::string& note : run.placed.notes) std::printf("%s\n", note.c_str());
+  for (const std::string& line : run.fit_notes) std::printf("%s\n", line.c_str());
   if (run.explains)
     for (const std::string& line : run.explanation) std::printf("%s\n", line.c_str());
+  if (const std::string text = prompt_offload_text(run); !text.empty()) std::printf("%s\n", text.c_str());
   for (const std::string& warning : run.placed.warnings) std::printf("warning: %s\n", warning.c_str());
   if (run.fits) {
     std::printf("it fits\n");
@@ -196,9 +198,19 @@ Json rules_json(const std::vector<llama::RuleOutcome>& rules) {
   return list;
 }
 
-void print_json(const PlannedRun& run) {
+Json prompt_offload_json(const PlannedRun& run) {
+  if (!run.prompt_offload) return nullptr;
+  const llama::PromptOffload& offload = *run.prompt_offload;
+  Json tokens;
+  if (offload.tokens > 0) tokens = offload.tokens;
+  return {{"device", device_name(run.plan(), offload.device)}, {"bytes", offload.bytes}, {"tokens", std::move(tokens)}};
+}
+
+void print_json(const PlannedRun& run, const Settings& settings) {
   const llama::ModelInfo& info = run.outline->info();
   const llama::Plan& plan = run.plan();
+  std::vector<std::string> notes = run.placed.notes;
+  notes.insert(notes.end(), run.fit_notes.begin(), run.fit_notes.end());
   const Json document = {{"model",
                           {{"architecture", info.architecture},
                            {"size", info.size_label},
@@ -214,14 +226,15 @@ void print_json(const PlannedRun& run) {
                            {"type_v", std::string(ggml::type_info(run.context.v_type).id)}}},
                          {"fits", run.fits},
                          {"change", run.change},
-                         {"flags", llama::flags_text(run.rules, run.context.n_ctx, plan.devices.size())},
+                         {"flags", flags_of(run, settings)},
                          {"devices", devices_json(plan)},
                          {"layers", layers_json(plan, plan.layer_device)},
                          {"kv", layers_json(plan, plan.kv_device)},
                          {"input", device_name(plan, plan.input_device)},
                          {"output", device_name(plan, plan.output_device)},
                          {"rules", rules_json(run.placed.rules)},
-                         {"notes", run.placed.notes},
+                         {"prompt_offload", prompt_offload_json(run)},
+                         {"notes", notes},
                          {"explanation", run.explanation},
                          {"warnings", run.placed.warnings},
                          {"tensors", tensors_json(plan)}};
@@ -233,7 +246,7 @@ void print_json(const PlannedRun& run) {
 
 int print_plan(const PlannedRun& run, const Settings& settings) {
   if (settings.placement.dry_run == DryRun::json)
-    print_json(run);
+    print_json(run, settings);
   else
     print_table(run);
   return run.fits ? 0 : kDoesNotFit;

@@ -1,9 +1,11 @@
 #include "common/setup/planned_run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "common/setup/setup.h"
+#include "ggml/kv_layout.h"
 #include "ggml/log.h"
 #include "llama/context_memory.h"
 
@@ -30,49 +32,131 @@ llama::PlacementRules rules_of(const Settings& settings) {
   rules.n_cpu_ffn = given.n_cpu_ffn;
   rules.split_mode = given.split_mode == SplitMode::none ? llama::SplitMode::none : llama::SplitMode::layer;
   rules.tensor_split = given.tensor_split;
-  rules.main_gpu = given.main_gpu.value_or(0);
+  rules.main_gpu = given.main_gpu;
   rules.kv_offload = given.kv_offload;
   rules.mapped = settings.model.load_mode == LoadMode::mmap;
   return rules;
 }
 
-bool fit_is_on(const PlacementSettings& placement) {
-  if (placement.fit != Fit::automatic) return placement.fit != Fit::off;
-  return !placement.n_gpu_layers && placement.tensor_rules.empty();
+bool fit_is_on(Fit fit, const llama::PlacementRules& rules) {
+  if (fit != Fit::automatic) return fit != Fit::off;
+  return !rules.n_gpu_layers && rules.tensor_rules.empty();
 }
 
-std::vector<std::uint64_t> margins_of(const PlacementSettings& placement, std::size_t n_devices) {
+/// Shares and margins are for the GPUs that there are.
+void check_lists(const PlacementSettings& placement, const Machine& machine) {
+  const std::size_t n_gpus = machine.devices.size() - 1;
+  const auto check = [&](const char* flag, std::size_t n_given) {
+    if (n_gpus == 0 || n_given <= n_gpus) return;
+    std::string names;
+    for (std::size_t d = 1; d <= n_gpus; ++d) names += (d > 1 ? ", " : "") + machine.descriptions[d].name;
+    throw Error(ErrorCode::invalid_argument,
+                strf("error: %s: %zu values for %zu GPUs (%s)", flag, n_given, n_gpus, names.c_str()),
+                "Give one for each, in the order of -dev.");
+  };
+  check("-ts", placement.tensor_split.size());
+  if (placement.fit_margins_mib.size() > 1) check("--fit-target", placement.fit_margins_mib.size());
+}
+
+/// Index behind the CPU of a GPU that -gfm names, or counts.
+std::size_t gpu_of(const std::string& which, const Machine& machine) {
+  std::string known;
+  for (std::size_t d = 1; d < machine.descriptions.size(); ++d) {
+    const std::string& name = machine.descriptions[d].name;
+    if (which == name || which == std::to_string(d - 1)) return d;
+    known += strf("%s%zu or %s", known.empty() ? "" : ", ", d - 1, name.c_str());
+  }
+  throw Error(ErrorCode::invalid_argument, "error: -gfm: there is no GPU " + which,
+              "GPUs: " + (known.empty() ? std::string("(none)") : known));
+}
+
+std::vector<std::uint64_t> margins_of(const PlacementSettings& placement, const Machine& machine) {
   constexpr int kMib = 20;
-  std::vector<std::uint64_t> margins(n_devices, 0);
+  std::vector<std::uint64_t> margins(machine.devices.size(), 0);
   const std::vector<int>& given = placement.fit_margins_mib;
-  for (std::size_t d = 1; d < n_devices; ++d) {
+  for (std::size_t d = 1; d < margins.size(); ++d) {
     const std::size_t i = given.size() == 1 ? 0 : d - 1;
     margins[d] = i < given.size() ? static_cast<std::uint64_t>(given[i]) << kMib : 0;
   }
-  for (const auto& [gpu, mib] : placement.gpu_margins) {
-    if (static_cast<std::size_t>(gpu) + 1 >= n_devices)
-      throw Error(ErrorCode::invalid_argument,
-                  strf("error: -gfm: there is no GPU %d; there are %zu", gpu, n_devices - 1));
-    margins[static_cast<std::size_t>(gpu) + 1] = static_cast<std::uint64_t>(mib) << kMib;
-  }
+  for (const auto& [gpu, mib] : placement.gpu_margins)
+    if (margins.size() > 1) margins[gpu_of(gpu, machine)] = static_cast<std::uint64_t>(mib) << kMib;
   return margins;
 }
 
-void apply_fit(const Settings& settings, const llama::ContextMemory& memory, PlannedRun& run) {
-  const PlacementSettings& placement = settings.placement;
-  llama::FitRequest request;
-  request.n_ctx = run.context.n_ctx;
-  request.choose_context = !settings.context.n_ctx.has_value();
-  request.least_context = placement.fit_context;
-  request.margins = margins_of(placement, run.machine->devices.size());
-  llama::Fitted fitted = llama::fit(run.model, run.machine->descriptions, run.rules, memory, request);
-  if (fitted.n_ctx != run.context.n_ctx)
-    run.explanation.push_back(strf("--fit: context %d instead of %d, so that more of the model is on the GPUs",
-                                   fitted.n_ctx, run.context.n_ctx));
-  run.context.n_ctx = fitted.n_ctx;
-  run.rules = std::move(fitted.rules);
-  run.explanation.insert(run.explanation.end(), fitted.explanation.begin(), fitted.explanation.end());
+/// Steps in which --fit chooses a context: whole blocks for every sequence, and 256 where both can be had.
+int context_step(const Settings& settings, int n_seq) {
+  constexpr int kStep = 256, kLongest = 4096;
+  const int unit = n_seq > 1 && !settings.cache.unified ? n_seq * ggml::kKvBlockTokens : 1;
+  const std::int64_t both = std::lcm<std::int64_t>(kStep, unit);
+  return both <= kLongest ? static_cast<int>(both) : unit;
 }
+
+/// Plans one start: what the user said, or a change of it that is tried.
+class Planner {
+ public:
+  Planner(const Settings& settings, int n_seq, PlannedRun& run)
+      : settings_(settings),
+        n_seq_(n_seq),
+        run_(run),
+        margins_(margins_of(settings.placement, *run.machine)),
+        memory_(llama::context_memory(*run.outline, run.machine->pointers(), run.machine->descriptions, run.context)) {}
+
+  void plan() {
+    const llama::PlacementRules given = run_.rules;
+    const int n_ctx = run_.context.n_ctx;
+    llama::Fitted chosen = choose(given, n_ctx, !settings_.context.n_ctx.has_value());
+    run_.placed = placed_with(chosen);
+    run_.fits = llama::fits(run_.plan());
+    run_.rules = std::move(chosen.rules);
+    run_.context.n_ctx = chosen.n_ctx;
+    run_.fit_notes = std::move(chosen.notes);
+    run_.explanation = std::move(chosen.explanation);
+    if (chosen.n_ctx != n_ctx)
+      run_.fit_notes.push_back(strf("--fit: context %d instead of %d, so that %s; -c %d keeps it", chosen.n_ctx, n_ctx,
+                                    run_.machine->devices.size() > 1 ? "more of the model is on GPUs" : "it fits",
+                                    n_ctx));
+    run_.prompt_offload =
+        settings_.placement.op_offload ? llama::prompt_offload(run_.model, run_.plan(), run_.rules) : std::nullopt;
+    if (!run_.fits) find_change(given, n_ctx);
+  }
+
+ private:
+  [[nodiscard]] llama::Fitted choose(const llama::PlacementRules& rules, int n_ctx, bool choose_context) const {
+    if (!fit_is_on(settings_.placement.fit, rules)) return {rules, n_ctx, {}, {}};
+    llama::FitRequest request;
+    request.n_ctx = n_ctx;
+    request.choose_context = choose_context;
+    request.least_context = settings_.placement.fit_context;
+    request.context_step = context_step(settings_, n_seq_);
+    request.margins = margins_;
+    return llama::fit(run_.model, run_.machine->descriptions, rules, memory_, request);
+  }
+
+  [[nodiscard]] llama::Placed placed_with(const llama::Fitted& chosen) const {
+    llama::Placed placed = llama::place(run_.model, run_.machine->descriptions, chosen.rules);
+    llama::add_context_use(memory_, chosen.n_ctx, placed.plan);
+    return placed;
+  }
+
+  void find_change(const llama::PlacementRules& given, int n_ctx) {
+    llama::ChangeRequest request;
+    request.rules = given;
+    request.n_ctx = run_.context.n_ctx;
+    request.fits_itself = fit_is_on(settings_.placement.fit, given);
+    request.plan_anew = [&](const llama::PlacementRules& rules, std::optional<int> context) {
+      const bool open = !context && !settings_.context.n_ctx.has_value();
+      llama::Placed placed = placed_with(choose(rules, context.value_or(n_ctx), open));
+      return llama::fits(placed.plan) ? std::optional<llama::Plan>(std::move(placed.plan)) : std::nullopt;
+    };
+    run_.change = llama::smallest_change(run_.model, run_.plan(), memory_, request);
+  }
+
+  const Settings& settings_;
+  int n_seq_;
+  PlannedRun& run_;
+  std::vector<std::uint64_t> margins_;
+  llama::ContextMemory memory_;
+};
 
 /// Why a device cannot hold the cache; empty: it can.
 std::string why_no_cache(const ggml::Device& device, const llama::ContextParams& context) {
@@ -114,18 +198,47 @@ PlannedRun plan_run(const Settings& settings, int n_seq, std::shared_ptr<const M
   run.rules = rules_of(settings);
   run.explains = settings.placement.fit == Fit::explain;
   llama::check_buffer_names(run.rules, run.machine->descriptions);
+  check_lists(settings.placement, *run.machine);
   run.outline = llama::Model::outline(model_params(settings));
   run.model = llama::plan_model(*run.outline);
   run.context = context_params(settings, run.outline->info(), n_seq);
   keep_cache_where_it_works(run);
-  const llama::ContextMemory memory =
-      llama::context_memory(*run.outline, run.machine->pointers(), run.machine->descriptions, run.context);
-  if (fit_is_on(settings.placement)) apply_fit(settings, memory, run);
-  run.placed = llama::place(run.model, run.machine->descriptions, run.rules);
-  llama::add_context_use(memory, run.context.n_ctx, run.placed.plan);
-  run.fits = llama::fits(run.plan());
-  if (!run.fits) run.change = llama::smallest_change(run.model, run.plan(), run.rules, memory, run.context.n_ctx);
+  Planner(settings, n_seq, run).plan();
   return run;
+}
+
+std::string flags_of(const PlannedRun& run, const Settings& settings) {
+  std::string text = llama::flags_text(run.rules, run.context.n_ctx, run.plan().devices.size());
+  if (settings.placement.devices) {
+    std::string names;
+    for (const std::string& name : *settings.placement.devices) names += (names.empty() ? "" : ",") + name;
+    text += " -dev " + (names.empty() ? "none" : names);
+  }
+  if (settings.model.load_mode != LoadMode::mmap)
+    text += settings.model.load_mode == LoadMode::direct_io ? " -dio" : " --no-mmap";
+  const Settings defaults;
+  if (settings.context.n_batch != defaults.context.n_batch) text += strf(" -b %d", settings.context.n_batch);
+  if (settings.context.n_ubatch != defaults.context.n_ubatch) text += strf(" -ub %d", settings.context.n_ubatch);
+  const auto add_type = [&](const char* flag, ggml::DType type, ggml::DType usual) {
+    if (type != usual) text += strf(" %s %s", flag, std::string(ggml::type_info(type).id).c_str());
+  };
+  add_type("-ctk", settings.cache.type_k, defaults.cache.type_k);
+  add_type("-ctv", settings.cache.type_v, defaults.cache.type_v);
+  return text;
+}
+
+std::string prompt_offload_text(const PlannedRun& run) {
+  if (!run.prompt_offload) return {};
+  const llama::PromptOffload& offload = *run.prompt_offload;
+  const llama::PlanDevice& device = run.plan().devices[static_cast<std::size_t>(offload.device.v)];
+  const std::string what = llama::size_text(offload.bytes) + " of weights in host memory";
+  if (offload.tokens == 0)
+    return strf("op offload: sending %s to %s is never faster than computing with them on the CPU", what.c_str(),
+                device.name.c_str());
+  return strf(
+      "op offload: from micro-batches of %d tokens on, sending %s to %s (%.0f GB/s) would be faster than "
+      "computing with them on the CPU",
+      offload.tokens, what.c_str(), device.name.c_str(), device.link / 1e9);
 }
 
 std::string shortfall_text(const PlannedRun& run) {
@@ -148,6 +261,7 @@ void announce(const PlannedRun& run) {
   const bool any_gpu = run.machine->devices.size() > 1;
   if (any_gpu || !run.rules.tensor_rules.empty())
     for (const std::string& line : run.placed.notes) logf(LogLevel::info, "%s", line.c_str());
+  for (const std::string& line : run.fit_notes) logf(LogLevel::info, "%s", line.c_str());
   if (run.explains)
     for (const std::string& line : run.explanation) logf(LogLevel::info, "%s", line.c_str());
   if (!any_gpu && run.rules.n_gpu_layers.value_or(0) > 0)

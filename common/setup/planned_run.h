@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,10 @@ struct PlannedRun {
   llama::PlacementRules rules;  // with what --fit chose
   llama::Placed placed;
   llama::ContextParams context;
+  std::vector<std::string> fit_notes;    // what --fit did that nobody asked for
   std::vector<std::string> explanation;  // of what --fit chose
   bool explains = false;                 // --fit explain
+  std::optional<llama::PromptOffload> prompt_offload;
   bool fits = true;
   std::string change;  // that would make it fit; empty: none does
 
@@ -41,6 +44,12 @@ struct PlannedRun {
 
 /// Logs what the rules did and which devices there are. Throws DoesNotFit.
 void announce(const PlannedRun& run);
+
+/// The plan as flags (llama-fit-params): with them, and otherwise as it was, a start makes the same plan.
+[[nodiscard]] std::string flags_of(const PlannedRun& run, const Settings& settings);
+
+/// "op offload: ...": from which prompt size on it would be faster; empty: there is nothing to send.
+[[nodiscard]] std::string prompt_offload_text(const PlannedRun& run);
 
 /// "CUDA0 needs 25.1 GiB and has 23.6 GiB: 1.5 GiB too little", a line per device that lacks room, and what would help.
 [[nodiscard]] std::string shortfall_text(const PlannedRun& run);

@@ -37,7 +37,8 @@ class PricedChain {
       std::vector<double> next(n, kForbidden);
       for (std::size_t d = 0; d < n; ++d) {
         if (!unit.ordered) {
-          next[d] = best[d] + priced(unit, free_device(unit, d)) + detour(d, free_device(unit, d));
+          next[d] =
+              best[d] + priced(unit, free_device(unit, d)) + problem_.detour_seconds(unit, d, free_device(unit, d));
           from[d] = static_cast<int>(d);
           continue;
         }
@@ -60,14 +61,12 @@ class PricedChain {
   [[nodiscard]] double priced(const Unit& unit, std::size_t device) const {
     return unit.seconds[device] + prices_[device] * static_cast<double>(unit.bytes[device]);
   }
-  [[nodiscard]] double detour(std::size_t body, std::size_t device) const {
-    return body == device ? 0.0 : 2 * problem_.crossing_seconds;
-  }
   /// The best place of a free unit behind a body on `body`.
   [[nodiscard]] std::size_t free_device(const Unit& unit, std::size_t body) const {
     std::size_t best = body;
+    const auto cost = [&](std::size_t d) { return priced(unit, d) + problem_.detour_seconds(unit, body, d); };
     for (std::size_t d = 0; d < problem_.n_devices(); ++d)
-      if (priced(unit, d) + detour(body, d) < priced(unit, best) + detour(body, best)) best = d;
+      if (cost(d) < cost(best)) best = d;
     return best;
   }
   [[nodiscard]] Assignment walk_back(const std::vector<double>& best,
@@ -278,8 +277,10 @@ class BranchAndBound {
       if (unit.ordered && d < body) break;
       const auto device = static_cast<std::size_t>(d);
       double crossings = 0.0;
-      if (d != body && body >= 0) crossings = unit.ordered ? 1.0 : 2.0;
-      const double time = seconds + unit.seconds[device] + crossings * problem_.crossing_seconds;
+      if (d != body && body >= 0)
+        crossings = unit.ordered ? problem_.crossing_seconds
+                                 : problem_.detour_seconds(unit, static_cast<std::size_t>(body), device);
+      const double time = seconds + unit.seconds[device] + crossings;
       if (!(time + left_[u + 1] < best_seconds_ - kLeastGain)) continue;
       if (used_[device] + unit.bytes[device] > problem_.capacity[device]) continue;
       used_[device] += unit.bytes[device];
@@ -363,8 +364,8 @@ double step_seconds(const AssignmentProblem& problem, const Assignment& assignme
       if (device < body) return kForbidden;
       if (body >= 0 && device != body) seconds += problem.crossing_seconds;
       body = device;
-    } else if (device != body) {
-      seconds += 2 * problem.crossing_seconds;
+    } else {
+      seconds += problem.detour_seconds(unit, static_cast<std::size_t>(body), static_cast<std::size_t>(device));
     }
   }
   return seconds;

@@ -17,12 +17,20 @@ struct AssignmentProblem {
     bool ordered = true;
     std::vector<std::uint64_t> bytes;  // per device
     std::vector<double> seconds;       // per device, of one step; kForbidden: not there
+    /// Of a free unit, per device of its body: the activations of that layer leave the device anyhow, so that this unit
+    /// costs no crossings elsewhere. Empty: they do not.
+    std::vector<bool> leaves_anyhow;
   };
   std::vector<Unit> units;              // the first one is ordered
   std::vector<std::uint64_t> capacity;  // per device
   double crossing_seconds = 0;          // of activations from one device to another
 
   [[nodiscard]] std::size_t n_devices() const { return capacity.size(); }
+  /// What a free unit on `device` costs beside its own time when the body of its layer is on `body`.
+  [[nodiscard]] double detour_seconds(const Unit& unit, std::size_t body, std::size_t device) const {
+    const bool is_free = body == device || (!unit.leaves_anyhow.empty() && unit.leaves_anyhow[body]);
+    return is_free ? 0.0 : 2 * crossing_seconds;
+  }
 };
 
 /// Device of each unit; empty: nothing fits.

@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "ggml/log.h"
+
 namespace llama {
 
 namespace {
@@ -83,6 +85,20 @@ std::vector<int> cpu_expert_blocks(const std::vector<int>& blocks, const std::ve
   for (const auto& [device, own] : by_device) take(own, shares[i++]);
   std::sort(taken.begin(), taken.end());
   return taken;
+}
+
+std::string n_cpu_moe_text(int n, ExpertBlocks which) {
+  constexpr const char* kForms[] = {"", ":first", ":last", ":even"};
+  return ggml::strf("--n-cpu-moe %d%s", n, kForms[static_cast<int>(which)]);
+}
+
+std::vector<int> expert_blocks(const PlanModel& model) {
+  std::vector<int> blocks;
+  for (const PlanTensor& tensor : model.tensors)
+    if (tensor.expert) blocks.push_back(tensor.layer);
+  std::sort(blocks.begin(), blocks.end());
+  blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
+  return blocks;
 }
 
 }  // namespace llama

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,5 +19,11 @@ namespace llama {
 [[nodiscard]] std::vector<int> cpu_expert_blocks(const std::vector<int>& blocks,
                                                  const std::vector<ggml::DeviceId>& layer_device, int n,
                                                  ExpertBlocks which);
+
+/// "--n-cpu-moe 10:last"
+[[nodiscard]] std::string n_cpu_moe_text(int n, ExpertBlocks which);
+
+/// The blocks that have routed experts, sorted.
+[[nodiscard]] std::vector<int> expert_blocks(const PlanModel& model);
 
 }  // namespace llama

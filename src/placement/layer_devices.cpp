@@ -33,18 +33,19 @@ std::vector<ggml::DeviceId> layer_devices(int n_layer, const std::vector<PlanDev
                                           const PlacementRules& rules) {
   std::vector<ggml::DeviceId> result(static_cast<std::size_t>(n_layer) + 1, ggml::DeviceId(0));
   const int n_devices = static_cast<int>(devices.size()) - 1;
-  if (rules.main_gpu > 0 && rules.main_gpu >= n_devices)
-    throw ggml::Error(
-        ggml::ErrorCode::invalid_argument,
-        ggml::strf("-mg %d: there is no such GPU; GPU devices: %s", rules.main_gpu, names_of(devices).c_str()),
-        "count them from 0, in the order of -dev");
-  if (n_devices < 1 || rules.main_gpu < 0) return result;
+  const int main_gpu = rules.main_gpu.value_or(0);
+  if (main_gpu > 0 && main_gpu >= n_devices)
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      ggml::strf("-mg %d: there is no such GPU; GPU devices: %s", main_gpu, names_of(devices).c_str()),
+                      "count them from 0, in the order of -dev");
+  const bool only_main = rules.split_mode == SplitMode::none;
+  if (n_devices < 1 || (only_main && main_gpu < 0)) return result;
   const int n_wanted = std::clamp(rules.n_gpu_layers.value_or(kAllLayers), 0, n_layer + 1);
   const int first = n_layer + 1 - n_wanted;
   const std::vector<double> sums = cumulative_shares(devices, rules.tensor_split);
   for (int layer = first; layer <= n_layer; ++layer) {
-    int device = rules.main_gpu;
-    if (rules.split_mode == SplitMode::layer) {
+    int device = main_gpu;
+    if (!only_main) {
       const double at = static_cast<double>(layer - first) / n_wanted;
       // The first device whose share ends behind this layer.
       const auto end = std::find_if(sums.begin(), sums.end(), [&](double sum) { return sum / sums.back() > at; });

@@ -71,7 +71,7 @@ class Placer {
   void place_layers();
   void collect_movers();
   void add_block_mover(std::string text, bool expert, const std::vector<int>& blocks);
-  [[nodiscard]] std::vector<int> blocks_with(bool PlanTensor::*what) const;
+  [[nodiscard]] std::vector<int> dense_blocks() const;
   void place_tensor(const PlanTensor& tensor);
   void add_place(TensorPlan& entry, const BufferType& where, PlacementRole role);
   void place_by_use(const PlanTensor& tensor, TensorPlan& entry);
@@ -115,10 +115,10 @@ void Placer::place_layers() {
                                model_.n_layer + 1, where.c_str()));
 }
 
-std::vector<int> Placer::blocks_with(bool PlanTensor::*what) const {
+std::vector<int> Placer::dense_blocks() const {
   std::vector<int> blocks;
   for (const PlanTensor& tensor : model_.tensors)
-    if (tensor.*what) blocks.push_back(tensor.layer);
+    if (tensor.dense_ffn) blocks.push_back(tensor.layer);
   std::sort(blocks.begin(), blocks.end());
   blocks.erase(std::unique(blocks.begin(), blocks.end()), blocks.end());
   return blocks;
@@ -146,14 +146,12 @@ void Placer::collect_movers() {
     outcome.device = buffer.name;
     result_.rules.push_back(std::move(outcome));
   }
-  const std::vector<int> expert_blocks = blocks_with(&PlanTensor::expert);
-  if (rules_.cpu_moe) add_block_mover("--cpu-moe", true, expert_blocks);
+  const std::vector<int> with_experts = expert_blocks(model_);
+  if (rules_.cpu_moe) add_block_mover("--cpu-moe", true, with_experts);
   if (rules_.n_cpu_moe > 0) {
     const std::vector<int> taken =
-        cpu_expert_blocks(expert_blocks, plan().layer_device, rules_.n_cpu_moe, rules_.cpu_moe_blocks);
-    constexpr const char* kForms[] = {"", ":first", ":last", ":even"};
-    add_block_mover(strf("--n-cpu-moe %d%s", rules_.n_cpu_moe, kForms[static_cast<int>(rules_.cpu_moe_blocks)]), true,
-                    taken);
+        cpu_expert_blocks(with_experts, plan().layer_device, rules_.n_cpu_moe, rules_.cpu_moe_blocks);
+    add_block_mover(n_cpu_moe_text(rules_.n_cpu_moe, rules_.cpu_moe_blocks), true, taken);
     const bool moves = std::any_of(taken.begin(), taken.end(), [&](int block) {
       return plan().layer_device[static_cast<std::size_t>(block)] != kCpu;
     });
@@ -161,12 +159,14 @@ void Placer::collect_movers() {
       result_.notes.push_back(movers_.back().text + " changes nothing: " + layer_rule() +
                               " leaves these blocks on the CPU");
   }
-  if ((rules_.cpu_moe || rules_.n_cpu_moe > 0) && expert_blocks.empty())
+  if ((rules_.cpu_moe || rules_.n_cpu_moe > 0) && with_experts.empty())
     result_.notes.push_back(movers_.back().text + " has no effect: the model has no experts");
   if (rules_.n_cpu_ffn > 0) {
-    std::vector<int> blocks = blocks_with(&PlanTensor::dense_ffn);
+    std::vector<int> blocks = dense_blocks();
     blocks.resize(std::min(blocks.size(), static_cast<std::size_t>(rules_.n_cpu_ffn)));
     add_block_mover(strf("--n-cpu-ffn %d", rules_.n_cpu_ffn), false, blocks);
+    if (blocks.empty())
+      result_.notes.push_back(movers_.back().text + " has no effect: the model has no dense feed-forward");
   }
 }
 

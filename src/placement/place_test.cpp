@@ -83,6 +83,70 @@ TEST(Layers, SplitModeNoneUsesTheMainDeviceOnly) {
   EXPECT_THROW((void)place(model, devices(2), rules), ggml::Error);
 }
 
+TEST(Layers, MainDeviceIsNotAPlaceOfLayersWhereSeveralShareThem) {
+  PlacementRules rules;
+  const PlanModel model = blocks_model(4, 0);
+  const Plan plan = place(model, devices(2), rules).plan;
+  for (const int main_gpu : {-1, 0, 1}) {
+    rules.main_gpu = main_gpu;
+    EXPECT_EQ(place(model, devices(2), rules).plan.layer_device, plan.layer_device) << main_gpu;
+  }
+  rules.main_gpu = 2;
+  EXPECT_THROW((void)place(model, devices(2), rules), ggml::Error);
+}
+
+TEST(PromptOffload, PaysFromThePromptOnThatKeepsTheCpuLongerThanTheLink) {
+  const PlanModel model = blocks_model(8, 0);
+  std::vector<PlanDevice> list = devices(2);
+  list[0].bandwidth = 60e9;
+  list[0].arithmetic = 4e12;
+  for (std::size_t d = 1; d < list.size(); ++d) list[d].arithmetic = 2e14;
+  list[2].link = 50e9;
+  PlacementRules rules;
+  EXPECT_FALSE(prompt_offload(model, place(model, list, rules).plan, rules).has_value());  // all on devices
+  rules.cpu_moe = true;
+  const Plan plan = place(model, list, rules).plan;
+  const std::optional<PromptOffload> best_link = prompt_offload(model, plan, rules);
+  ASSERT_TRUE(best_link.has_value());
+  EXPECT_EQ(best_link->device.v, 2);
+  rules.main_gpu = 0;
+  const std::optional<PromptOffload> named = prompt_offload(model, plan, rules);
+  ASSERT_TRUE(named.has_value());
+  EXPECT_EQ(named->device.v, 1);
+  // Experts of q8_0 (34 bytes for 32 weights) of which an eighth is used: 34/32 / 25e9 = 2 * tokens / 8 / 4e12.
+  EXPECT_NEAR(named->tokens, 34.0 / 32 / 25e9 * 4e12 * 8 / 2, 2.0);
+  EXPECT_NEAR(best_link->tokens, named->tokens / 2, 2.0);
+  rules.main_gpu = -1;
+  EXPECT_FALSE(prompt_offload(model, plan, rules).has_value());
+  rules.main_gpu = 0;
+  list[1].link = 1e3;
+  EXPECT_EQ(prompt_offload(model, place(model, list, rules).plan, rules)->tokens, 0);
+}
+
+TEST(Flags, SayEveryRule) {
+  PlacementRules rules;
+  rules.n_gpu_layers = 7;
+  rules.tensor_split = {0.1F, 3};
+  rules.tensor_rules = {rule("exps", "CPU"), rule(R"(attn\.)", "CUDA0")};
+  rules.split_mode = SplitMode::none;
+  rules.main_gpu = 1;
+  rules.cpu_moe = true;
+  rules.n_cpu_moe = 3;
+  rules.cpu_moe_blocks = ExpertBlocks::last;
+  rules.n_cpu_ffn = 2;
+  rules.kv_offload = false;
+  EXPECT_EQ(flags_text(rules, 512, 3),
+            R"(-c 512 -ngl 7 -ts 0.100000001,3 -ot "exps=CPU,attn\.=CUDA0" -sm none -mg 1 --cpu-moe )"
+            "--n-cpu-moe 3:last --n-cpu-ffn 2 -nkvo");
+}
+
+TEST(Flags, WordsAreQuotedSoThatAShellLeavesThemAlone) {
+  EXPECT_EQ(shell_quoted(R"(blk\.1\.=CPU)"), R"("blk\.1\.=CPU")");
+  EXPECT_EQ(shell_quoted("weight$=CPU"), "'weight$=CPU'");
+  EXPECT_EQ(shell_quoted("(?!a)'=CPU"), R"('(?!a)'\''=CPU')");
+  EXPECT_EQ(shell_quoted(R"(a\\b=CPU)"), R"('a\\b=CPU')");
+}
+
 TEST(Layers, CacheFollowsTheLayersUnlessItIsKeptInHostMemory) {
   PlacementRules rules;
   rules.n_gpu_layers = 3;
@@ -244,6 +308,17 @@ TEST(CpuMoe, NamesOfExpertsAreKnown) {
   for (const char* name : {"blk.1.ffn_up_shexp.weight", "blk.1.ffn_gate_inp.weight", "blk.1.ffn_up.weight",
                            "blk.1.exp_probs_b.bias", "blk.1.ffn_norm.weight"})
     EXPECT_FALSE(is_routed_expert(name)) << name;
+}
+
+TEST(CpuMoe, NoteSaysWhereAFlagFindsNothingToMove) {
+  PlacementRules rules;
+  rules.n_cpu_ffn = 2;
+  EXPECT_TRUE(any_contains(place(blocks_model(4, 0), devices(1), rules).notes,
+                           "--n-cpu-ffn 2 has no effect: the model has no dense feed-forward"));
+  rules = {};
+  rules.cpu_moe = true;
+  EXPECT_TRUE(any_contains(place(blocks_model(4, 4), devices(1), rules).notes,
+                           "--cpu-moe has no effect: the model has no experts"));
 }
 
 TEST(Place, EveryTensorHasOnePrimaryPlaceAndTheDevicesCountThemAll) {

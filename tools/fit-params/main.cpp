@@ -4,7 +4,6 @@
 #include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "common/setup/setup.h"
-#include "ggml/log.h"
 
 namespace {
 
@@ -26,14 +25,13 @@ void print_memory(const llama::Plan& plan) {
 int run(const common::Settings& given) {
   common::Settings settings = given;
   if (settings.placement.fit == common::Fit::automatic) settings.placement.fit = common::Fit::on;
-  const common::PlannedRun planned =
-      common::plan_run(settings, common::sequences_of(common::Tool::fit_params, settings));
-  for (const std::string& line : planned.explanation) ggml::logf(ggml::LogLevel::info, "%s", line.c_str());
+  common::PlannedRun planned = common::plan_run(settings, common::sequences_of(common::Tool::fit_params, settings));
+  planned.explains = true;
   common::announce(planned);
   if (settings.placement.fit_print)
     print_memory(planned.plan());
   else
-    std::printf("%s\n", llama::flags_text(planned.rules, planned.context.n_ctx, planned.plan().devices.size()).c_str());
+    std::printf("%s\n", common::flags_of(planned, settings).c_str());
   return 0;
 }
 

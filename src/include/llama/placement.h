@@ -54,7 +54,9 @@ struct PlacementRules {
   int n_cpu_ffn = 0;
   SplitMode split_mode = SplitMode::layer;
   std::vector<float> tensor_split;  // per device without the CPU; empty or all zero: by free memory
-  int main_gpu = 0;                 // with SplitMode::none, index without the CPU; negative: no device
+  /// Index without the CPU; negative: none. With SplitMode::none the device of all layers, else the one that computes
+  /// prompts with weights in host memory. nullopt: the first one, or the one with the best link.
+  std::optional<int> main_gpu;
   bool kv_offload = true;
   bool mapped = true;        // weights in host memory are the file's pages
   std::string layer_origin;  // who chose the layers' devices; empty: the user, with -ngl or its default
@@ -120,26 +122,48 @@ void add_context_use(const ContextMemory& memory, int n_ctx, Plan& plan);
 [[nodiscard]] std::uint64_t shortfall(const Plan& plan, std::size_t device);
 [[nodiscard]] bool fits(const Plan& plan);
 
-/// The smallest change of what the user said that would make the plan fit, as flags ("--n-cpu-moe 41"); empty: none.
-/// `plan`: what place() and add_context_use() made of `rules`.
-[[nodiscard]] std::string smallest_change(const PlanModel& model, const Plan& plan, const PlacementRules& rules,
-                                          const ContextMemory& memory, int n_ctx);
+/// What is to be changed where a plan does not fit.
+struct ChangeRequest {
+  PlacementRules rules;      // the user's, without what --fit chose
+  int n_ctx = 0;             // that was planned with
+  bool fits_itself = false;  // --fit is on with these rules: it has moved layers and experts as far as they may go
+  /// Plans anew as a start with these rules would, --fit included; `n_ctx`: what -c says, nullopt: what it said before.
+  /// Gives the plan when it fits.
+  std::function<std::optional<Plan>(const PlacementRules& rules, std::optional<int> n_ctx)> plan_anew;
+};
 
-/// Modelled seconds of a decode step at `depth` cells in the cache.
+/// The change of what the user said that makes the plan fit and steps shortest, as flags ("--n-cpu-moe 41"); empty:
+/// none was found. What it names has been planned with. `plan`: what place() and add_context_use() made of the rules.
+[[nodiscard]] std::string smallest_change(const PlanModel& model, const Plan& plan, const ContextMemory& memory,
+                                          const ChangeRequest& request);
+
+/// From which prompt size on it would be faster to send weights in host memory over the link of a device.
+struct PromptOffload {
+  ggml::DeviceId device{0};
+  std::uint64_t bytes = 0;  // of those weights
+  int tokens = 0;           // in one micro-batch; 0: never
+};
+/// nullopt: no device may do it (-mg), or all weights are on devices.
+[[nodiscard]] std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& plan,
+                                                          const PlacementRules& rules);
+
+/// Modelled seconds of a decode step that reads `kv_read_per_layer` bytes of the cache.
 [[nodiscard]] double decode_seconds(const PlanModel& model, const Plan& plan,
                                     const std::vector<std::uint64_t>& kv_read_per_layer);
 
 /// What --fit may choose, and what it must keep.
 struct FitRequest {
   int n_ctx = 0;                // given, or the most that is wanted
-  bool choose_context = false;  // may be made smaller, in steps of 256
+  bool choose_context = false;  // may be made smaller
   int least_context = 4096;
+  int context_step = 256;              // tokens
   std::vector<std::uint64_t> margins;  // per device, to stay free; missing ones: 0
 };
 
 struct Fitted {
   PlacementRules rules;  // the user's, with what they left open filled in
   int n_ctx = 0;
+  std::vector<std::string> notes;        // what the user must know: a line each
   std::vector<std::string> explanation;  // for --fit explain
 };
 
@@ -148,8 +172,11 @@ struct Fitted {
 [[nodiscard]] Fitted fit(const PlanModel& model, const std::vector<PlanDevice>& devices, const PlacementRules& rules,
                          const ContextMemory& memory, const FitRequest& request);
 
-/// The rules as flags: "-c 8192 -ngl 99 -ts 25,24 -ot "..."" (llama-fit-params).
+/// The rules as flags of which a start makes the same plan: "-c 8192 -ngl 99 -ts 25,24 -ot "..."". How weights are read
+/// and which devices there are is not among them.
 [[nodiscard]] std::string flags_text(const PlacementRules& rules, int n_ctx, std::size_t n_devices);
+/// A word of a command line, in quotes that a POSIX shell takes away.
+[[nodiscard]] std::string shell_quoted(const std::string& word);
 
 /// "0-2,5": the numbers of a sorted list.
 [[nodiscard]] std::string ranges_text(const std::vector<int>& numbers);
