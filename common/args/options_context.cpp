@@ -53,13 +53,6 @@ void apply_flash_attention(Target& target, const Argument& argument) {
   }
 }
 
-/// -fmoe asks for what always happens; -no-fmoe for a way of computing that is not there.
-void apply_fused_moe(Target& target, const Argument& argument) {
-  const bool wanted =
-      argument.bare() ? !argument.negative : to_tristate(argument, argument.value(), false) == Tristate::on;
-  if (!wanted) refuse(argument, "unfused expert layers", "leave it out (fusion never changes the answer)");
-}
-
 void apply_numa(Target&, const Argument& argument) {
   const Words<bool> words = {{"numactl", true}, {"distribute", false}, {"isolate", false}, {"", false}};
   // Threads never leave the CPUs that the process was given, which is all that numactl asks for.
@@ -221,14 +214,16 @@ const std::vector<Option> kGraphRows = {
            toggle([](Settings& s) -> auto& { return s.context.graph_reuse; }))
         .negative({"-no-gr", "--no-graph-reuse"})
         .initially("on"),
-    option({"-fmoe", "--fused-moe"}, "on|off", "Compute the expert layer as one operation; bare: on.", apply_fused_moe)
+    option({"-fmoe", "--fused-moe"}, "on|off", "Compute the expert layer as one operation; bare: on.",
+           toggle_word([](Settings& s) -> auto& { return s.context.fused_experts; }))
         .negative({"-no-fmoe", "--no-fused-moe"})
         .words(kSwitchWords)
         .initially("on"),
-    option({"-no-fug", "--no-fused-up-gate"}, "", "Compute up and gate of dense layers one by one.")
-        .refused("unfused dense layers", "leave it out (fusion never changes the answer)"),
-    option({"-no-mmad", "--no-fused-mul-multiadd"}, "", "Weight and add the experts' outputs one by one.")
-        .refused("unfused expert sums", "leave it out (fusion never changes the answer)"),
+    option({"-no-fug", "--no-fused-up-gate"}, "", "Compute up and gate of dense layers one by one.",
+           [](Target& target, const Argument&) { target.settings.context.fused_up_gate = false; }),
+    option({"-no-mmad", "--no-fused-mul-multiadd"}, "",
+           "Weight and add the experts' outputs in operations of their own.",
+           [](Target& target, const Argument&) { target.settings.context.fused_expert_sum = false; }),
     option({"-mla", "--mla-use"}, "N",
            "How multi-head latent attention is computed: 0 keys and values cached, 1 latents cached and absorbed, 2 "
            "expanded "
@@ -247,10 +242,16 @@ const std::vector<Option> kGraphRows = {
            "Skip experts beyond rank KMIN whose score is below T times the best one; -1,0 is off.",
            apply_smart_reduction)
         .initially("-1,0"),
-    option({"-mqkv", "--merge-qkv"}, "", "Merge the Q, K and V weights of a layer at load.")
-        .refused("merged QKV weights", "leave it out"),
-    option({"-muge", "--merge-up-gate-experts"}, "", "Merge the up and gate expert tensors at load.")
-        .refused("merged expert tensors", "leave it out"),
+    option({"-mqkv", "--merge-qkv"}, "",
+           "Merge the Q, K and V weights of a layer at load, where they have one type and one device. A copy in memory "
+           "takes the place of the mapped file.",
+           toggle([](Settings& s) -> auto& { return s.model.merge_qkv; }))
+        .used_by(kModelRunners & ~kImatrix)
+        .initially("off"),
+    option({"-muge", "--merge-up-gate-experts"}, "", "The same with the up and gate tensors of experts.",
+           toggle([](Settings& s) -> auto& { return s.model.merge_up_gate; }))
+        .used_by(kModelRunners & ~kImatrix)
+        .initially("off"),
     option({"-rcache", "--rope-cache"}, "", "Removed by its project.").no_effect("it was removed where it came from"),
     option({"-fdn", "--fused-delta-net"}, "N", "Deprecated by its project.").no_effect("fusion needs no switch"),
     option({"-dsa", "--dsa"}, "", "Sparse attention.").no_effect_warning("attention is dense"),
@@ -271,6 +272,16 @@ const std::vector<Option> kGraphRows = {
         .used_by(kGenerators)
         .initially("on")
         .on_cpu(),
+    option({"--trace"}, "FNAME",
+           "Write what ran when to a file that chrome://tracing and ui.perfetto.dev show: a row for each device and "
+           "link. On simulated devices the times are those of the cost model.",
+           text([](Settings& s) -> auto& { return s.schedule.trace_file; }))
+        .used_by((kModelRunners & ~kFitParams) | kBench),
+    option({"--sched-report"}, "",
+           "At the end, log the splits of a step and what it copied over each link, for prompts and for decoding.",
+           toggle([](Settings& s) -> auto& { return s.schedule.report; }))
+        .used_by(kModelRunners & ~kFitParams)
+        .initially("off"),
     option({"--perf"}, "", "Internal timing counters.")
         .negative({"--no-perf"})
         .variable("LLAMA_ARG_PERF")

@@ -266,9 +266,24 @@ const std::vector<Option> kRun = {
         .no_effect("no model family of this version has latent attention"),
     option({"-amb", "--attention-max-batch"}, "MIB", "Bound of the K*Q intermediate.")
         .no_effect("flash attention keeps no such intermediate"),
-    option({"-fmoe", "--fused-moe"}, kSwitch, "Compute the expert layer as one operation.")
+    zero_or_one(
+        {"-fmoe", "--fused-moe"}, "Compute the expert layer as one operation.",
+        [](Settings& s) -> auto& { return s.context.fused_experts; })
+        .initially("1"),
+    option({"-no-fug", "--no-fused-up-gate"}, kSwitch, "Compute up and gate of dense layers one by one.",
+           [](Target& target, const Argument& argument) {
+             target.settings.context.fused_up_gate = !argument.bare() && argument.value() == "0";
+           })
         .words({"0", "1"})
-        .no_effect("experts are fused wherever that is possible"),
+        .initially("0"),
+    zero_or_one(
+        {"-mqkv", "--merge-qkv"}, "Merge the Q, K and V weights of a layer at load.",
+        [](Settings& s) -> auto& { return s.model.merge_qkv; })
+        .initially("0"),
+    zero_or_one(
+        {"-muge", "--merge-up-gate-exps"}, "Merge the up and gate expert tensors at load.",
+        [](Settings& s) -> auto& { return s.model.merge_up_gate; })
+        .initially("0"),
     option({"-ger", "--grouped-expert-routing"}, kSwitch, "Group-limited choice of experts.")
         .words({"0", "1"})
         .no_effect("no model family of this version has expert groups"),
@@ -281,11 +296,8 @@ const std::vector<Option> kRun = {
     option({"-ser", "--smart-expert-reduction"}, "KMIN,T", "Skip experts of low score.")
         .refused("smart expert reduction", kLeaveOut)
         .unless({"-1,0"}),
-    absent({"-no-fug", "--no-fused-up-gate"}, "Compute up and gate one by one.", "unfused dense layers"),
     absent({"-rtr", "--run-time-repack"}, "Repack weights while loading.", "run-time repacking"),
     absent({"-thp", "--transparent-huge-pages"}, "Huge pages for mapped weights.", "huge pages for mapped weights"),
-    absent({"-mqkv", "--merge-qkv"}, "Merge the Q, K and V weights.", "merged QKV weights"),
-    absent({"-muge", "--merge-up-gate-exps"}, "Merge the up and gate expert tensors.", "merged expert tensors"),
     absent({"-sas", "--scheduler-async"}, "Threads of split mode graph.", "split mode graph"),
     absent({"-embd", "--embeddings"}, "Measure embeddings.", "embeddings"),
     option({"--max-gpu"}, "N", "GPUs per layer.").refused("split mode graph", kLeaveOut).unless({"0"}),

@@ -40,6 +40,8 @@ struct ModelSettings {
   LoadMode load_mode = LoadMode::mmap;
   bool lock_memory = false;  // --mlock
   bool warmup = true;
+  bool merge_qkv = false;           // -mqkv
+  bool merge_up_gate = false;       // -muge: of expert stacks
   bool check_tensors = false;       // scan weights for NaN and infinity while loading
   bool list_devices = false;        // --list-devices: print and end
   bool list_architectures = false;  // --list-architectures: the same
@@ -83,6 +85,9 @@ struct ContextSettings {
   int n_ubatch = 512;             // tokens per step; never above n_batch
   std::optional<int> n_parallel;  // sequences; nothing: 4 in the server, 1 elsewhere
   Tristate flash_attention = Tristate::automatic;
+  bool fused_experts = true;          // -fmoe
+  bool fused_up_gate = true;          // -no-fug
+  bool fused_expert_sum = true;       // -no-mmad
   bool graph_reuse = true;            // -no-gr rebuilds at every step
   std::optional<int> mla;             // -mla: form of latent attention; nothing: by modelled cost
   int attention_max_batch_mib = 256;  // -amb
@@ -139,6 +144,12 @@ struct PlacementSettings {
   bool fit_print = false;  // llama-fit-params: memory per device instead of flags
   bool kv_offload = true;
   bool op_offload = true;
+};
+
+/// What is shown of the scheduler's work.
+struct ScheduleSettings {
+  std::string trace_file;  // --trace; empty: none
+  bool report = false;     // --sched-report
 };
 
 /// The sampler chain: names in order ("top_k", "temperature", ...), and the numbers of each.
@@ -367,6 +378,7 @@ struct Settings {
   ContextSettings context;
   CacheSettings cache;
   PlacementSettings placement;
+  ScheduleSettings schedule;
   SamplingSettings sampling;
   ChatSettings chat;
   ServerSettings server;

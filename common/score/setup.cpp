@@ -63,8 +63,9 @@ PlannedRun plan_scores(const Settings& settings) {
 std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,
                                                    const PlannedRun& planned, const ScoreShape& shape,
                                                    ggml::Observer* observer) {
-  return std::make_unique<llama::Context>(model, planned.machine->pointers(), planned.plan(),
-                                          score_params(settings, model.info(), shape, observer));
+  llama::ContextParams params = score_params(settings, model.info(), shape, observer);
+  params.trace = planned.context.trace;
+  return std::make_unique<llama::Context>(model, planned.machine->pointers(), planned.plan(), params);
 }
 
 std::unique_ptr<llama::Context> make_score_context(const Settings& settings, const llama::Model& model,

@@ -40,12 +40,14 @@ void LoadedModel::prepare_machine(const Settings& settings) {
   if (machine_ != nullptr && settings.threads == settings_.threads &&
       same_gpus(settings.placement, settings_.placement))
     return;
-  // Weights in host memory do not know the CPU's threads.
-  if (machine_ != nullptr && same_gpus(settings.placement, settings_.placement)) {
+  // Weights in host memory do not know the CPU's threads; the CPU of a machine in virtual time is tied to its clock.
+  if (machine_ != nullptr && !machine_->virtual_time && same_gpus(settings.placement, settings_.placement)) {
     machine_->devices.front().reset();
     machine_->devices.front() = make_device(settings);
     return;
   }
+  // Open until the next machine has it: a file that is opened anew begins anew.
+  const std::shared_ptr<TraceFile> trace = machine_ == nullptr ? nullptr : machine_->trace;
   model_.reset();
   machine_.reset();
   planned_ = {};

@@ -1,8 +1,12 @@
 #include "common/setup/loaded_model.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
 
 #include "ggml/error.h"
 #include "llama/context.h"
@@ -81,6 +85,37 @@ TEST(LoadedModel, AnotherFileWayOfReadingOrMachineLoadsAgain) {
   (void)loaded.prepare(settings, 1);
   EXPECT_EQ(loaded.loads(), 4);
   (void)logits(loaded);
+}
+
+/// Pieces of work in a trace.
+int count_pieces(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  int n = 0;
+  for (std::string line; std::getline(file, line);)
+    if (line.find(R"("ph":"X")") != std::string::npos) ++n;
+  return n;
+}
+
+TEST(LoadedModel, ATraceGoesOnInTheSameFileOnTheNextMachine) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("loaded-" + std::to_string(getpid()) + ".json");
+  int n_first = 0;
+  {
+    LoadedModel loaded;
+    Settings settings = settings_of(1, 1);
+    settings.schedule.trace_file = path.string();
+    (void)loaded.prepare(settings, 1);
+    EXPECT_TRUE(loaded.planned().machine->virtual_time);
+    (void)logits(loaded);
+    loaded.planned().machine->trace->flush();
+    n_first = count_pieces(path);
+    settings.threads.n_threads = 2;
+    (void)loaded.prepare(settings, 1);
+    (void)logits(loaded);
+  }
+  EXPECT_GT(n_first, 1);
+  EXPECT_EQ(count_pieces(path), 2 * n_first);
+  std::filesystem::remove(path);
 }
 
 TEST(LoadedModel, AFailureLeavesNothingHalf) {

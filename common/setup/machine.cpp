@@ -1,8 +1,11 @@
 #include "common/setup/machine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <utility>
 
+#include "common/setup/output_file.h"
 #include "common/setup/setup.h"
 #include "ggml/cuda.h"
 #include "ggml/error.h"
@@ -118,14 +121,35 @@ std::vector<std::size_t> chosen(const PlacementSettings& placement, const std::v
   return order;
 }
 
-std::unique_ptr<ggml::Device> open_simulated(const SimulatedDevice& simulated, DeviceId id) {
+std::unique_ptr<ggml::Device> open_simulated(const SimulatedDevice& simulated, DeviceId id,
+                                             std::shared_ptr<ggml::SimulatedTime> time) {
   ggml::SimulatedDeviceSpec spec;
   spec.name = simulated.name;
   spec.memory_bytes = simulated.bytes;
   spec.bandwidth = simulated.bandwidth.value_or(kCardBandwidth);
   spec.link = simulated.link.value_or(kLink);
   spec.lacks = simulated.lacks;
-  return ggml::make_simulated_device(spec, id);
+  return ggml::make_simulated_device(spec, id, std::move(time));
+}
+
+/// The clock of a machine of simulated cards whose work is to be shown; null where there is none. Beside a real card
+/// only the machine's clock tells how things fit together.
+std::shared_ptr<ggml::SimulatedTime> start_virtual_time(const std::vector<Candidate>& cards, Machine& machine) {
+  const bool simulated = std::all_of(cards.begin(), cards.end(), [](const Candidate& c) { return c.simulated; });
+  if (machine.trace == nullptr || cards.empty() || !simulated) return nullptr;
+  machine.virtual_time = true;
+  std::shared_ptr<ggml::SimulatedTime> time = machine.trace->virtual_time();
+  ggml::SimulatedDeviceSpec host;
+  host.bandwidth = kHostBandwidth;
+  host.arithmetic = kHostArithmetic;
+  machine.devices.front() = ggml::make_timed_host(std::move(machine.devices.front()), host, time);
+  return time;
+}
+
+void open_trace(const Settings& settings, Machine& machine) {
+  if (settings.schedule.trace_file.empty() || settings.placement.dry_run != DryRun::off) return;
+  check_output(settings.schedule.trace_file, std::array{settings.model.path});
+  machine.trace = TraceFile::open(settings.schedule.trace_file);
 }
 
 }  // namespace
@@ -139,6 +163,7 @@ std::vector<ggml::Device*> Machine::pointers() const {
 Machine open_machine(const Settings& settings) {
   const PlacementSettings& placement = settings.placement;
   Machine machine;
+  open_trace(settings, machine);
   machine.devices.push_back(make_device(settings));
   machine.descriptions.push_back(describe_cpu(machine.cpu(), placement));
   const bool no_main = placement.split_mode == SplitMode::none && placement.main_gpu.value_or(0) < 0;
@@ -148,11 +173,13 @@ Machine open_machine(const Settings& settings) {
     return machine;
   }
   std::vector<Candidate> candidates = find_candidates(placement, machine.why_no_gpu);
-  for (const std::size_t position : chosen(placement, candidates)) {
-    Candidate& candidate = candidates[position];
+  std::vector<Candidate> cards;
+  for (const std::size_t position : chosen(placement, candidates)) cards.push_back(std::move(candidates[position]));
+  const std::shared_ptr<ggml::SimulatedTime> time = start_virtual_time(cards, machine);
+  for (Candidate& candidate : cards) {
     const DeviceId id(static_cast<int>(machine.devices.size()));
     if (candidate.simulated != nullptr)
-      candidate.card = open_simulated(*candidate.simulated, id);
+      candidate.card = open_simulated(*candidate.simulated, id, time);
     else
       candidate.card->renumber(id);
     machine.descriptions.push_back(describe_gpu(*candidate.card, candidate.simulated));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/args/settings.h"
+#include "common/setup/trace_file.h"
 #include "ggml/device.h"
 #include "llama/plan.h"
 
@@ -12,6 +13,8 @@ namespace common {
 
 /// The devices of a run: the CPU, then the GPUs that -dev names, in its order; without -dev all, simulated ones last.
 struct Machine {
+  std::shared_ptr<TraceFile> trace;  // --trace; outlives the devices, whose threads write to it
+  bool virtual_time = false;         // the trace shows what work would take on simulated devices
   std::vector<std::unique_ptr<ggml::Device>> devices;
   std::vector<llama::PlanDevice> descriptions;  // of the same devices
   std::string why_no_gpu;                       // empty when there is one

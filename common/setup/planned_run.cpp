@@ -203,6 +203,7 @@ PlannedRun plan_run(const Settings& settings, int n_seq, std::shared_ptr<const M
   run.model = llama::plan_model(*run.outline);
   run.context = context_params(settings, run.outline->info(), n_seq);
   keep_cache_where_it_works(run);
+  if (run.machine->trace != nullptr && !run.machine->virtual_time) run.context.trace = &run.machine->trace->trace();
   Planner(settings, n_seq, run).plan();
   return run;
 }

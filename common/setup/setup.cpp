@@ -127,6 +127,8 @@ llama::ModelParams model_params(const Settings& settings) {
   params.lock_memory = settings.model.lock_memory;
   params.check_tensors = settings.model.check_tensors;
   params.kv_overrides = metadata_overrides(settings);
+  params.merge_qkv = settings.model.merge_qkv;
+  params.merge_up_gate = settings.model.merge_up_gate;
   return params;
 }
 
@@ -171,6 +173,10 @@ llama::ContextParams context_params(const Settings& settings, const llama::Model
   params.k_hadamard = settings.cache.k_hadamard;
   params.v_hadamard = settings.cache.v_hadamard;
   params.flash_attention = settings.context.flash_attention != Tristate::off;
+  params.report_schedule = settings.schedule.report;
+  params.fused_experts = settings.context.fused_experts;
+  params.fused_up_gate = settings.context.fused_up_gate;
+  params.fused_expert_sum = settings.context.fused_expert_sum;
   params.reuse_graphs = settings.context.graph_reuse;
   params.mla = settings.context.mla;
   params.attention_max_batch_mib = settings.context.attention_max_batch_mib;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "decode/ports.h"
 #include "decode/program_cache.h"
@@ -236,6 +238,8 @@ struct Context::Impl {
     in_step.resize(n_seq, false);
     stats.kv_total_bytes = cache.total_bytes();
     stats.kv_bytes_per_token = cache.bytes_per_cell();
+    for (const ggml::Device* device : devices) stats.devices.push_back(device->name());
+    for (ContextStats::Total* total : {&stats.decode, &stats.prompt}) total->scheduler.links.resize(devices.size());
     for (Flight& flight : flights) flight.output.result.sequences.reserve(n_seq);
     refresh_stats();
   }
@@ -328,6 +332,10 @@ void Context::Impl::run(const Step& step, const ggml::StopToken& stop, StepOutpu
     stats.tokens += static_cast<std::uint64_t>(growth.n_cells);
   }
   ++stats.steps;
+  const bool decodes = std::all_of(growths.begin(), growths.end(), [](const auto& g) { return g.n_cells == 1; });
+  ContextStats::Total& total = decodes ? stats.decode : stats.prompt;
+  ++total.steps;
+  total.scheduler += programs.scheduler_stats();
 }
 
 void Context::Impl::refresh_stats() {
@@ -362,10 +370,16 @@ Context::Context(const Model& model, std::span<ggml::Device* const> devices, con
              static_cast<unsigned long long>(impl_->stats.kv_total_bytes),
              static_cast<unsigned long long>(impl_->stats.kv_bytes_per_token),
              static_cast<unsigned long long>(impl_->stats.arena_bytes));
+  ggml::logf(ggml::LogLevel::info, "fused_moe = %d", p.fused_experts ? 1 : 0);
+  ggml::logf(ggml::LogLevel::info, "fused_up_gate = %d", p.fused_up_gate ? 1 : 0);
   log_special_layers(model.hparams(), p, impl_->cache);
 }
 
-Context::~Context() = default;
+Context::~Context() {
+  if (!impl_->params.report_schedule || impl_->stats.steps == 0) return;
+  std::istringstream lines(sched_report());
+  for (std::string line; std::getline(lines, line);) ggml::logf(ggml::LogLevel::info, "%s", line.c_str());
+}
 
 const ContextParams& Context::params() const {
   return impl_->params;
@@ -379,7 +393,16 @@ const ContextStats& Context::stats() const {
 }
 
 std::string Context::sched_report() const {
-  return ggml::report(impl_->programs.scheduler_stats(), impl_->devices);
+  std::string text;
+  const ContextStats& stats = impl_->stats;
+  const std::pair<const char*, const ContextStats::Total*> kinds[] = {{"prompt", &stats.prompt},
+                                                                      {"decode", &stats.decode}};
+  for (const auto& [name, total] : kinds) {
+    if (total->steps == 0) continue;
+    text += ggml::strf("%ssched %s: %s", text.empty() ? "" : "\n", name,
+                       ggml::report(total->scheduler, total->steps, impl_->devices).c_str());
+  }
+  return text;
 }
 
 SeqId Context::create_sequence() {

@@ -6,7 +6,7 @@ namespace llama {
 
 ProgramCache::ProgramCache(const SegmentBuilder& builder, const PortSets& ports, const ContextParams& params,
                            std::span<ggml::Device* const> devices)
-    : builder_(builder), ports_(ports), params_(params), scheduler_({devices.begin(), devices.end()}) {
+    : builder_(builder), ports_(ports), params_(params), scheduler_({devices.begin(), devices.end()}, params.trace) {
   options_.observer = params.observer;
   options_.decompose_all = params.decompose_all;
   reserve_largest();

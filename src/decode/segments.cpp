@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ggml/error.h"
+#include "ggml/fusion.h"
 #include "model/blocks/head.h"
 #include "model/layer_builder.h"
 
@@ -166,7 +167,8 @@ Graph SegmentBuilder::build(const SegmentKey& key) const {
                 : params_.embeddings    ? build_embeddings(key)
                                         : build_head(key);
   if (params_.observer != nullptr) observe_all(graph);
-  return graph;
+  const ggml::Fusion fusion{params_.fused_experts, params_.fused_up_gate, params_.fused_expert_sum};
+  return fusion.all() ? graph : ggml::unfuse(graph, fusion);
 }
 
 Graph SegmentBuilder::build_input(const SegmentKey& key) const {

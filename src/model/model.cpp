@@ -13,6 +13,7 @@
 #include "model/hparams.h"
 #include "model/key_reader.h"
 #include "model/kv_override.h"
+#include "model/merged_tensors.h"
 #include "model/model_text.h"
 #include "model/weight_loader.h"
 #include "model/weight_places.h"
@@ -26,7 +27,15 @@ using ggml::ErrorCode;
 struct Model::Impl {
   /// Reads the file's headers: all that is known without its weights, but for the vocabulary.
   ggml::gguf::File open(const ModelParams& params);
+  /// Makes an outline's weights anew, those merged that the plan lets be merged, and adds these to the plan.
+  void merge_outline(Plan& plan);
 
+  /// What an outline's weights are made from when some are to be merged.
+  struct Mergeable {
+    ModelParams params;
+    ggml::gguf::File file;           // which `found` points into
+    std::vector<TensorMatch> found;  // in the order of the file
+  };
   std::string path;
   ModelInfo info;
   ggml::gguf::Metadata metadata;
@@ -34,6 +43,9 @@ struct Model::Impl {
   Hparams hparams;
   const Family* family = nullptr;
   ModelWeights weights;
+  // Of an outline: weights that plans name, and those that are tensors of the file. Merged and derived ones follow.
+  std::size_t n_outlined = 0, n_in_file = 0;
+  std::optional<Mergeable> mergeable;
 };
 
 namespace {
@@ -146,9 +158,11 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, std::span<ggml::De
   ggml::gguf::File file = impl.open(params);
   impl.vocab.emplace(Vocab::load(file.metadata(), params.path));
   if (!params.vocab_only) {
-    const SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
+    SchemaMatch match = checked_tensors(file, *impl.family, impl.hparams, params.path);
+    Plan with_merged = plan;
+    const std::vector<MergedTensor> merged = merge_tensors(params, impl.family->tensors, match.found, with_merged);
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
-    load_weights(file, match.found, params, {devices, plan, impl.hparams}, progress, impl.weights);
+    load_weights(file, match.found, params, {devices, with_merged, impl.hparams, merged}, progress, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;
@@ -169,33 +183,57 @@ std::unique_ptr<Model> Model::outline(const ModelParams& params) {
   std::stable_sort(match.found.begin(), match.found.end(),
                    [](const TensorMatch& a, const TensorMatch& b) { return a.info < b.info; });
   impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
-  outline_weights(match.found, impl.weights);
+  outline_weights(match.found, {}, impl.weights);
   outline_derived_weights(impl.hparams, impl.weights);
+  impl.n_outlined = impl.weights.tensors.size();
+  impl.n_in_file = match.found.size();
   impl.metadata = std::move(file.metadata());
+  if (may_merge(params)) impl.mergeable = {params, std::move(file), std::move(match.found)};
   return model;
 }
 
-void Model::place_outline(const Plan& plan) {
-  std::deque<ggml::Weight>& weights = impl_->weights.tensors;
-  TANDEM_ASSERT(plan.tensors.size() == weights.size(), "the plan was made from another model");
+void Model::Impl::merge_outline(Plan& plan) {
+  std::vector<TensorMatch> found = mergeable->found;
+  const std::vector<MergedTensor> merged = merge_tensors(mergeable->params, family->tensors, found, plan);
+  weights = {};
+  weights.layers.resize(static_cast<std::size_t>(hparams.n_layer));
+  outline_weights(found, merged, weights);
+  n_in_file = found.size();
+  outline_derived_weights(hparams, weights);
+}
+
+std::vector<std::vector<std::string>> Model::merge_groups() const {
+  if (!impl_->mergeable) return {};
+  return llama::merge_groups(impl_->mergeable->params, impl_->family->tensors, impl_->mergeable->found);
+}
+
+void Model::place_outline(const Plan& given) {
+  TANDEM_ASSERT(given.tensors.size() == impl_->n_outlined, "the plan was made from another model");
+  Plan plan = given;
+  if (impl_->mergeable) impl_->merge_outline(plan);
   const WeightPlaces places(plan, impl_->weights);
   const bool mapped = std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const TensorPlan& tensor) {
     return !tensor.places.empty() && tensor.places.front().kind == ggml::BufferKind::mapping;
   });
-  for (ggml::Weight& weight : weights) {
+  const std::size_t first_derived = impl_->n_in_file + plan.tensors.size() - impl_->n_outlined;
+  std::size_t i = 0;
+  for (ggml::Weight& weight : impl_->weights.tensors) {
     weight.placements.clear();
     const std::vector<ggml::DeviceId>& devices = places.of(weight);
-    // The loader leaves the pages of the file, which the CPU can fall back on.
+    const bool has_pages = mapped && i < impl_->n_in_file;
+    const bool is_derived = i++ >= first_derived;
+    const ggml::BufferKind on_host = has_pages ? ggml::BufferKind::mapping : ggml::BufferKind::host_pageable;
+    // The loader leaves the pages of the file, which the CPU can fall back on, and what it made in host memory.
     const bool planned = std::find(devices.begin(), devices.end(), ggml::DeviceId(0)) != devices.end();
-    if (!planned && (mapped || places.is_read_by_host(weight))) {
+    if (!planned && (has_pages || is_derived || places.is_read_by_host(weight))) {
       ggml::Placement& host = weight.placements.emplace_back();
-      host.kind = ggml::BufferKind::mapping;
+      host.kind = on_host;
       host.role = ggml::PlacementRole::cache;
     }
     for (const ggml::DeviceId device : devices) {
       ggml::Placement& placement = weight.placements.emplace_back();
       placement.device = device;
-      placement.kind = device.v == 0 ? ggml::BufferKind::mapping : ggml::BufferKind::device;
+      placement.kind = device.v == 0 ? on_host : ggml::BufferKind::device;
     }
   }
 }

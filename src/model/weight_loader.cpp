@@ -50,14 +50,8 @@ class Progress {
   std::uint64_t done_ = 0;
 };
 
-ggml::Weight& add_weight(ModelWeights& weights, const TensorMatch& match) {
-  ggml::Weight& weight = weights.tensors.emplace_back();
-  weight.name = match.info->name;
-  weight.type = match.info->type;
-  weight.shape = match.info->shape;
-  TensorSet& set = match.layer >= 0 ? weights.layers[static_cast<std::size_t>(match.layer)] : weights.global;
-  TensorWithParts& parts = set[match.role];
-  switch (match.part) {
+void put(const ggml::Weight& weight, TensorMatch::Part part, TensorWithParts& parts) {
+  switch (part) {
     case TensorMatch::Part::weight:
       parts.weight = &weight;
       break;
@@ -68,6 +62,24 @@ ggml::Weight& add_weight(ModelWeights& weights, const TensorMatch& match) {
       parts.scale = &weight;
       break;
   }
+}
+
+ggml::Weight& add_weight(ModelWeights& weights, const TensorMatch& match) {
+  ggml::Weight& weight = weights.tensors.emplace_back();
+  weight.name = match.info->name;
+  weight.type = match.info->type;
+  weight.shape = match.info->shape;
+  TensorSet& set = match.layer >= 0 ? weights.layers[static_cast<std::size_t>(match.layer)] : weights.global;
+  put(weight, match.part, set[match.role]);
+  return weight;
+}
+
+ggml::Weight& add_weight(ModelWeights& weights, const MergedTensor& merged) {
+  ggml::Weight& weight = weights.tensors.emplace_back();
+  weight.name = merged.name;
+  weight.type = merged.type;
+  weight.shape = merged.shape;
+  put(weight, merged.part, weights.layers[static_cast<std::size_t>(merged.layer)][merged.role]);
   return weight;
 }
 
@@ -109,15 +121,26 @@ class TensorReader {
     readers_.reserve(file.shards().size());
     for (const ggml::gguf::Shard& shard : file.shards()) readers_.emplace_back(shard.path, mode);
   }
-  void read(const TensorInfo& info, std::byte* data) {
-    for (std::uint64_t done = 0; done < info.bytes; done += kChunkBytes) {
-      const std::uint64_t part = std::min(kChunkBytes, info.bytes - done);
-      readers_[info.shard].read(info.offset + done, {data + done, static_cast<std::size_t>(part)});
-      progress_.add(part);
+  void read(const TensorInfo& info, std::byte* data) { read(info, 0, info.bytes, data); }
+  void read(const MergedTensor& merged, std::byte* data) {
+    for (std::int64_t stack = 0; stack < merged.n_stacks; ++stack) {
+      for (const TensorInfo* info : merged.parts) {
+        const std::uint64_t bytes = info->bytes / static_cast<std::uint64_t>(merged.n_stacks);
+        read(*info, static_cast<std::uint64_t>(stack) * bytes, bytes, data);
+        data += bytes;
+      }
     }
   }
 
  private:
+  void read(const TensorInfo& info, std::uint64_t begin, std::uint64_t bytes, std::byte* data) {
+    for (std::uint64_t done = 0; done < bytes; done += kChunkBytes) {
+      const std::uint64_t part = std::min(kChunkBytes, bytes - done);
+      readers_[info.shard].read(info.offset + begin + done, {data + done, static_cast<std::size_t>(part)});
+      progress_.add(part);
+    }
+  }
+
   std::vector<ggml::gguf::Reader> readers_;
   Progress& progress_;
 };
@@ -166,16 +189,22 @@ class Loading {
       tensors_.push_back({&add_weight(weights_, match), match.info});
       total += match.info->bytes;
     }
+    std::uint64_t merged_bytes = 0;
+    for (const MergedTensor& merged : target_.merged) {
+      const ggml::Weight& weight = *merged_.emplace_back(&add_weight(weights_, merged));
+      merged_bytes += ggml::tensor_bytes(weight.type, weight.shape);
+    }
     WeightPlaces places(target_.plan, weights_);
     if (const int n = places.leave_unsupported(target_.devices); n > 0)
       ggml::logf(ggml::LogLevel::warn, "%d tensors stay on the CPU: their devices cannot compute with their types", n);
     DeviceMemory memory(target_.devices, places, 0, weights_);
-    Progress progress(callback, total);
+    Progress progress(callback, total + merged_bytes);
     const bool mapped = params_.load_mode == LoadMode::mmap;
     if (mapped)
       map_tensors(file_, tensors_, weights_);
     else
       read(places, memory, progress);
+    read_merged(places, memory, progress);
     if (params_.check_tensors) check(mapped, progress);
     if (mapped && !params_.check_tensors) progress.add(total);
     copy(memory, callback);
@@ -184,6 +213,10 @@ class Loading {
   }
 
  private:
+  [[nodiscard]] ggml::gguf::ReadMode read_mode() const {
+    return params_.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered;
+  }
+
   void read(const WeightPlaces& places, DeviceMemory& memory, Progress& progress) {
     const auto stays = [&](const ggml::Weight& w) { return memory.is_on_host(w) || places.is_read_by_host(w); };
     std::uint64_t bytes = 0;
@@ -192,9 +225,7 @@ class Loading {
     weights_.buffers.push_back(target_.devices[0]->allocate(
         static_cast<std::size_t>(std::max<std::uint64_t>(bytes, kAlign)), ggml::BufferKind::host_pageable));
     std::byte* data = weights_.buffers.back()->data();
-    TensorReader reader(
-        file_, params_.load_mode == LoadMode::direct_io ? ggml::gguf::ReadMode::direct : ggml::gguf::ReadMode::buffered,
-        progress);
+    TensorReader reader(file_, read_mode(), progress);
     std::unique_ptr<ggml::Buffer> passing;
     for (const Loaded& tensor : tensors_) {
       if (stays(*tensor.weight)) {
@@ -211,6 +242,27 @@ class Loading {
       reader.read(*tensor.info, passing->data());
       if (params_.check_tensors) note_bad_values(*tensor.weight, passing->data(), problems_);
       memory.load(*tensor.weight, passing->data());
+    }
+  }
+
+  /// Merged tensors are in no file as they are needed.
+  void read_merged(const WeightPlaces& places, DeviceMemory& memory, Progress& progress) {
+    if (merged_.empty()) return;
+    TensorReader reader(file_, read_mode(), progress);
+    for (std::size_t i = 0; i < merged_.size(); ++i) {
+      ggml::Weight& weight = *merged_[i];
+      std::unique_ptr<ggml::Buffer> buffer =
+          target_.devices[0]->allocate(static_cast<std::size_t>(padded(ggml::tensor_bytes(weight.type, weight.shape))),
+                                       ggml::BufferKind::host_pageable);
+      std::byte* data = buffer->data();
+      reader.read(target_.merged[i], data);
+      if (params_.check_tensors) note_bad_values(weight, data, problems_);
+      if (memory.is_on_host(weight) || places.is_read_by_host(weight)) {
+        place(weight, data, ggml::BufferKind::host_pageable);
+        if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
+        weights_.buffers.push_back(std::move(buffer));
+      }
+      memory.load(weight, data);
     }
   }
 
@@ -256,6 +308,7 @@ class Loading {
   const LoadTarget& target_;
   ModelWeights& weights_;
   std::vector<Loaded> tensors_;
+  std::vector<ggml::Weight*> merged_;  // in the order of target_.merged
   std::vector<std::string> problems_;
 };
 
@@ -266,8 +319,11 @@ void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> mat
   Loading(file, params, target, weights).run(matches, progress);
 }
 
-void outline_weights(std::span<const TensorMatch> matches, ModelWeights& weights) {
+void outline_weights(std::span<const TensorMatch> matches, std::span<const MergedTensor> merged,
+                     ModelWeights& weights) {
   for (const TensorMatch& match : matches) place(add_weight(weights, match), nullptr, ggml::BufferKind::mapping);
+  for (const MergedTensor& tensor : merged)
+    place(add_weight(weights, tensor), nullptr, ggml::BufferKind::host_pageable);
 }
 
 }  // namespace llama

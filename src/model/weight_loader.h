@@ -7,6 +7,7 @@
 #include "llama/model.h"
 #include "llama/plan.h"
 #include "model/hparams.h"
+#include "model/merged_tensors.h"
 #include "model/schema.h"
 #include "model/weights.h"
 
@@ -17,6 +18,7 @@ struct LoadTarget {
   std::span<ggml::Device* const> devices;
   const Plan& plan;
   const Hparams& hparams;
+  std::span<const MergedTensor> merged = {};  // beside the matched tensors
 };
 
 /// Brings the matched tensors into memory, by mapping or reading, and to the devices that the plan puts them on; makes
@@ -26,7 +28,7 @@ struct LoadTarget {
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
                   const LoadTarget& target, const LoadProgress& progress, ModelWeights& weights);
 
-/// Adds the matched tensors as weights whose one placement, in host memory, has no bytes.
-void outline_weights(std::span<const TensorMatch> matches, ModelWeights& weights);
+/// Adds the matched tensors, then the merged ones, as weights whose one placement, in host memory, has no bytes.
+void outline_weights(std::span<const TensorMatch> matches, std::span<const MergedTensor> merged, ModelWeights& weights);
 
 }  // namespace llama

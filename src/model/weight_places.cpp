@@ -43,6 +43,8 @@ void WeightPlaces::note(const TensorSet& set, Role role, DeviceId otherwise) {
   const TensorWithParts& parts = set[role];
   for (const Weight* part : {parts.weight, parts.bias, parts.scale}) {
     if (part == nullptr) continue;
+    // The CPU may have to add or multiply these for a device that cannot, and they are small.
+    if (part != parts.weight || part->shape.rows() == 1) host_.insert(part);
     const auto planned = planned_.find(part->name);
     if (planned == planned_.end() || planned->second->places.empty()) {
       if (part == parts.weight) add(part, otherwise);

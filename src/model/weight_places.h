@@ -21,7 +21,7 @@ class WeightPlaces {
 
   /// Indices into the plan's devices; the first one is the plan's first.
   [[nodiscard]] const std::vector<ggml::DeviceId>& of(const ggml::Weight& weight) const { return places_.at(&weight); }
-  /// Whether the host itself reads the weight, wherever it is computed with.
+  /// Whether the host itself may read the weight, wherever it is computed with.
   [[nodiscard]] bool is_read_by_host(const ggml::Weight& weight) const { return host_.contains(&weight); }
 
   /// Takes weights from devices that cannot compute with their type; what is left without a place goes to the first

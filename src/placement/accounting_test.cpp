@@ -10,6 +10,7 @@
 #include "ggml/simulated.h"
 #include "llama/context_memory.h"
 #include "llama/placement.h"
+#include "model/weights.h"
 #include "test_support.h"
 
 namespace llama {
@@ -99,6 +100,8 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
     ModelParams model_params;
     model_params.path = path;
     model_params.load_mode = random() % 2 == 0 ? LoadMode::mmap : LoadMode::read;
+    model_params.merge_qkv = random() % 4 == 0;
+    model_params.merge_up_gate = random() % 4 == 0;
     const std::unique_ptr<Model> outline = Model::outline(model_params);
     ContextParams params;
     params.n_ctx = 64 << random() % 9;
@@ -136,6 +139,50 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
   }
   EXPECT_GT(n_checked, 150);
   std::printf("%d cases, worst error %.4f\n", n_checked, worst);
+}
+
+/// Bytes of memory, other than pages of a file, that a plan wants of the host for weights.
+std::uint64_t planned_on_host(const Plan& plan) {
+  std::uint64_t in_plan = 0, not_pages = 0;
+  for (const TensorPlan& tensor : plan.tensors)
+    for (const TensorPlan::Place& place : tensor.places) {
+      if (place.device.v != 0) continue;
+      in_plan += place.bytes;
+      if (place.kind != ggml::BufferKind::mapping) not_pages += place.bytes;
+    }
+  return plan.use[0].weights - in_plan + not_pages;
+}
+
+TEST(Accounting, HostCountsMergedTensorsWhichAreNoPagesOfTheFile) {
+  ggml::set_log_level(ggml::LogLevel::error);
+  for (const std::string& path : models()) {
+    for (const bool on_card : {false, true})
+      for (const LoadMode mode : {LoadMode::mmap, LoadMode::read}) {
+        const Machine machine(on_card ? 1 : 0);
+        ModelParams model_params;
+        model_params.path = path;
+        model_params.load_mode = mode;
+        model_params.merge_qkv = model_params.merge_up_gate = true;
+        const std::unique_ptr<Model> outline = Model::outline(model_params);
+        ContextParams params;
+        params.n_ctx = 256;
+        PlacementRules rules;
+        rules.mapped = mode == LoadMode::mmap;
+        rules.cpu_moe = true;
+        Plan plan = place(plan_model(*outline), machine.descriptions, rules).plan;
+        add_context_use(context_memory(*outline, machine.pointers, machine.descriptions, params), params.n_ctx, plan);
+        const std::unique_ptr<Model> model = Model::load(model_params, machine.pointers, plan, {});
+        std::uint64_t held = 0;
+        for (const auto& buffer : model->weights().buffers)
+          if (buffer->kind() != ggml::BufferKind::device) held += buffer->bytes();
+        const auto planned = static_cast<double>(planned_on_host(plan));
+        // Each tensor begins on a cache line.
+        constexpr double kLine = 64;
+        EXPECT_NEAR(planned, static_cast<double>(held),
+                    0.02 * static_cast<double>(held) + kLine * static_cast<double>(plan.tensors.size()))
+            << path << (on_card ? " on a card" : "") << (mode == LoadMode::mmap ? " mapped" : " read");
+      }
+  }
 }
 
 TEST(Accounting, HostCountsWhatAContextOnTheCpuAllocates) {

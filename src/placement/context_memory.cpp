@@ -105,7 +105,7 @@ class Measurer {
 
   /// Weights that a device gets beside those of the plan: biases with their matrices, and the like.
   [[nodiscard]] std::uint64_t copied_bytes(const Plan& plan, std::size_t device) const {
-    if (device == 0) return 0;
+    if (device == 0) return host_copies(plan);
     constexpr std::uint64_t kAlign = 256;
     std::uint64_t bytes = 0;
     for (const ggml::Weight& weight : outline_.weights().tensors)
@@ -113,6 +113,18 @@ class Measurer {
         if (static_cast<std::size_t>(placement.device.v) == device)  // never the pages of the file: those are the CPU's
           bytes += (devices_[device]->weight_bytes(weight.type, weight.shape) + kAlign - 1) / kAlign * kAlign;
     return bytes - std::min(bytes, plan.use[device].weights);
+  }
+
+  /// What the host keeps of weights that are planned elsewhere; pages of the file are no copies.
+  [[nodiscard]] std::uint64_t host_copies(const Plan& plan) const {
+    std::uint64_t held = 0, planned = 0;
+    for (const ggml::Weight& weight : outline_.weights().tensors)
+      for (const ggml::Placement& placement : weight.placements)
+        if (placement.kind == ggml::BufferKind::host_pageable) held += ggml::tensor_bytes(weight.type, weight.shape);
+    for (const TensorPlan& tensor : plan.tensors)
+      for (const TensorPlan::Place& place : tensor.places)
+        if (place.device.v == 0 && place.kind != ggml::BufferKind::mapping) planned += place.bytes;
+    return held - std::min(held, planned);
   }
 
   Model& outline_;

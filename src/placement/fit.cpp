@@ -298,8 +298,10 @@ AssignmentProblem::Unit Fitter::unit_of(const std::vector<std::size_t>& tensors,
       if (bytes == 0) bytes = tensor.bytes;
       constexpr std::uint64_t kAlign = 256;
       if (d > 0) bytes = (bytes + kAlign - 1) / kAlign * kAlign;
-      // Pages of the file take no memory that could run out, and a tied head on the CPU is the embedding itself.
-      const bool free = d == 0 && (rules_.mapped || tensor.use == TensorUse::input_and_head);
+      // Pages of the file take no memory that could run out (merged tensors have none), and a tied head on the CPU is
+      // the embedding itself.
+      const bool has_pages = rules_.mapped && tensor.merge_group < 0;
+      const bool free = d == 0 && (has_pages || tensor.use == TensorUse::input_and_head);
       if (!free) unit.bytes[d] += bytes;
       if (devices_[d].bandwidth > 0.0)
         unit.seconds[d] += read_share(model_, tensor) * static_cast<double>(bytes) / devices_[d].bandwidth;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "ggml/error.h"
@@ -60,6 +61,7 @@ class Placer {
     place_layers();
     collect_movers();
     for (const PlanTensor& tensor : model_.tensors) place_tensor(tensor);
+    place_merged();
     report_rules();
     report_torn_layers();
     return std::move(result_);
@@ -73,6 +75,7 @@ class Placer {
   void add_block_mover(std::string text, bool expert, const std::vector<int>& blocks);
   [[nodiscard]] std::vector<int> dense_blocks() const;
   void place_tensor(const PlanTensor& tensor);
+  void place_merged();
   void add_place(TensorPlan& entry, const BufferType& where, PlacementRole role);
   void place_by_use(const PlanTensor& tensor, TensorPlan& entry);
   [[nodiscard]] BufferType home(DeviceId device) const;
@@ -243,6 +246,24 @@ void Placer::place_tensor(const PlanTensor& tensor) {
   if (tensor.use == TensorUse::input && tensor.name.starts_with("token_embd."))
     plan().input_device = entry.places.front().device;
   if (tensor.use == TensorUse::input_and_head) plan().input_device = entry.places.front().device;
+}
+
+/// Tensors that become one are no longer the pages of the file.
+void Placer::place_merged() {
+  std::map<int, std::vector<TensorPlan*>> groups;
+  for (std::size_t i = 0; i < model_.tensors.size(); ++i)
+    if (model_.tensors[i].merge_group >= 0) groups[model_.tensors[i].merge_group].push_back(&plan().tensors[i]);
+  const auto same_device = [](const TensorPlan::Place& a, const TensorPlan::Place& b) { return a.device == b.device; };
+  for (const auto& [number, group] : groups) {
+    const std::vector<TensorPlan::Place>& first = group.front()->places;
+    const bool together = std::all_of(group.begin(), group.end(), [&](const TensorPlan* tensor) {
+      return std::equal(first.begin(), first.end(), tensor->places.begin(), tensor->places.end(), same_device);
+    });
+    if (!together) continue;
+    for (TensorPlan* tensor : group)
+      for (TensorPlan::Place& place : tensor->places)
+        if (place.kind == BufferKind::mapping) place.kind = BufferKind::host_pageable;
+  }
 }
 
 void Placer::report_rules() {

@@ -71,6 +71,28 @@ TEST(Layers, SplitFollowsTheCumulativeSharesOfTheDevices) {
   EXPECT_EQ(std::count(plan.layer_device.begin(), plan.layer_device.end(), ggml::DeviceId(1)), 6);
 }
 
+TEST(Layers, TensorsThatBecomeOneAreNoPagesOfTheFile) {
+  PlanModel model = blocks_model(2, 0);
+  for (PlanTensor& tensor : model.tensors)
+    if (tensor.name.find("gate_exps") != std::string::npos || tensor.name.find("up_exps") != std::string::npos)
+      tensor.merge_group = tensor.layer;
+  PlacementRules rules;
+  rules.cpu_moe = true;
+  rules.tensor_rules = {rule(R"(blk\.1\.ffn_up_exps)", "CUDA0")};
+  const Plan plan = place(model, devices(1), rules).plan;
+  const auto kind = [&](const std::string& name) {
+    const auto found = std::find_if(plan.tensors.begin(), plan.tensors.end(),
+                                    [&](const TensorPlan& tensor) { return tensor.name == name; });
+    return found->places.front().kind;
+  };
+  EXPECT_EQ(kind("blk.0.ffn_gate_exps.weight"), ggml::BufferKind::host_pageable);
+  EXPECT_EQ(kind("blk.0.ffn_up_exps.weight"), ggml::BufferKind::host_pageable);
+  EXPECT_EQ(kind("blk.0.ffn_down_exps.weight"), ggml::BufferKind::mapping);
+  // These lie apart and stay what they are.
+  EXPECT_EQ(kind("blk.1.ffn_gate_exps.weight"), ggml::BufferKind::mapping);
+  EXPECT_EQ(kind("blk.1.ffn_up_exps.weight"), ggml::BufferKind::device);
+}
+
 TEST(Layers, SplitModeNoneUsesTheMainDeviceOnly) {
   PlacementRules rules;
   rules.split_mode = SplitMode::none;

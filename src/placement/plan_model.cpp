@@ -1,3 +1,4 @@
+#include <string_view>
 #include <unordered_map>
 
 #include "ggml/tensor.h"
@@ -54,6 +55,11 @@ PlanModel plan_model(const Model& outline) {
   note(weights.global, -1);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) note(weights.layers[i], static_cast<int>(i));
 
+  const std::vector<std::vector<std::string>> groups = outline.merge_groups();
+  std::unordered_map<std::string_view, int> group_of;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const std::string& name : groups[g]) group_of[name] = static_cast<int>(g);
+
   PlanModel model;
   model.n_layer = hparams.n_layer;
   if (hparams.has_experts()) model.expert_share = static_cast<double>(hparams.experts.used) / hparams.experts.count;
@@ -69,6 +75,7 @@ PlanModel plan_model(const Model& outline) {
     tensor.use = place.layer >= 0 ? TensorUse::layer : global_use(place.role, tied);
     tensor.expert = place.layer >= 0 && is_routed_expert(weight.name);
     tensor.dense_ffn = place.layer >= 0 && is_dense_ffn(weight.name);
+    if (const auto group = group_of.find(weight.name); group != group_of.end()) tensor.merge_group = group->second;
     const bool derived = weight.placements.front().kind == ggml::BufferKind::host_pageable;
     if (derived && place.layer >= 0)
       tensor.follows = source_of(weights.layers[static_cast<std::size_t>(place.layer)], index_of);

@@ -188,6 +188,10 @@ class AcceptanceLines(unittest.TestCase):
         done = run("llama-server -m M -ngl 999 --cache-type-k q8_0 --cache-type-v q8_0 -fa off --dry-run", model("llama3-8b"))
         self.assertEqual(done.returncode, 1)
 
+    def test_20_experts_step_by_step(self):
+        d = plan(r'''llama-server -m M -ngl 999 -fmoe 0 -ot "\.ffn_.*_exps\.=CPU"''', model(QWEN), cards("24GiB"))
+        self.assertEqual(devices_of(d, "_exps"), {"CPU"})
+
     def test_21_seven_cards_and_halved_layers(self):
         head = ('llama-sweep-bench -m M -c 16384 --no-mmap -ngl 999 -ot "blk.(0|1|2|3|4|5|6|7).ffn.=CUDA0" '
                 '-ot "blk.(8|9|10|11).ffn.=CUDA1" -ot "blk.(12|13|14|15).ffn.=CUDA2" -ot "blk.(16|17|18|19|20).ffn.=CUDA3" '
@@ -241,6 +245,17 @@ class AcceptanceLines(unittest.TestCase):
 
 
 class Plans(unittest.TestCase):
+    def test_merged_tensors_are_no_pages_of_the_file(self):
+        d = plan("llama-server -m M -ngl 999 --cpu-moe -muge", model(QWEN), cards("24GiB"))
+        kinds = {}
+        for tensor in d["tensors"]:
+            kinds.setdefault(tensor["name"].split(".")[-2], set()).update(place["kind"] for place in tensor["placements"])
+        self.assertEqual(kinds["ffn_gate_exps"] | kinds["ffn_up_exps"], {"host"})
+        self.assertEqual(kinds["ffn_down_exps"], {"mapped"})
+        done = run(f"llama-server -m M -ngl 999 --cpu-moe -muge --dry-run --sim-device CPU:8GiB {cards('24GiB')}", model(QWEN))
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stdout, r"it does not fit: CPU needs")
+
     def test_a_model_of_700_gb_is_planned_within_a_second(self):
         path = model(DEEPSEEK, "--mix", "q8_0")
         self.assertGreater(os.path.getsize(path), 650e9)

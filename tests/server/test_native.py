@@ -176,6 +176,7 @@ def test_state_endpoints(server):
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     values = dict(re.findall(r"(?m)^llamacpp:(\w+) (\S+)$", metrics.text))
     assert float(values["prompt_tokens_total"]) > 0 and float(values["tokens_predicted_total"]) > 0
+    assert float(values["splits_total"]) > 0
     page = server.get("/")
     assert page.status_code == 200 and "curl" in page.text and "llama.gguf" in page.text
 

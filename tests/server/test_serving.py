@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import signal
 import time
 
@@ -45,6 +46,27 @@ def test_batched_answers_equal_lone_ones(server):
     alone = [one(i) for i in range(8)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(8))) == alone
+
+
+def test_metrics_count_what_crosses_each_link():
+    flags = ("-c", "512", "-np", "1", "--metrics", "--sched-report", "--sim-device", "CUDA0:256MiB", "--sim-device", "CUDA1:256MiB")
+    with running(*flags, "-ngl", "2", "-ts", "0,1", "-ot", r"blk\.1\.ffn=CPU") as server:
+
+        def link(name):
+            found = re.findall(rf'(?m)^llamacpp:link_{name}_total{{device="(\w+)",direction="(in|out)"}} (\d+)$', server.get("/metrics").text)
+            return {(device, direction): int(value) for device, direction, value in found}
+
+        before = link("bytes")
+        assert sorted(before) == [("CUDA0", "in"), ("CUDA0", "out"), ("CUDA1", "in"), ("CUDA1", "out")]
+        server.post("/completion", {"prompt": "The model", "n_predict": 8, "ignore_eos": True})
+        server.wait_until_idle(seconds=5)
+        after = link("bytes")
+        assert after["CUDA0", "in"] == after["CUDA0", "out"] == 0
+        for direction in ("in", "out"):
+            assert after["CUDA1", direction] > before["CUDA1", direction]
+            assert link("copies")["CUDA1", direction] >= 8
+        server.stop()
+        assert "sched decode: " in server.log()
 
 
 def test_keys():

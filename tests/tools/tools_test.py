@@ -3,10 +3,13 @@
 usage: tools_test.py FOLDER_WITH_THE_PROGRAMS
 """
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 FOLDER = sys.argv.pop(1)
@@ -111,6 +114,67 @@ class Errors(unittest.TestCase):
                 text = run(program, "--help").stdout.decode()
                 self.assertTrue(text.startswith(f"usage: {program}"), text[:100])
                 self.assertIn("\nGeneral:\n", text)
+
+
+class Schedule(unittest.TestCase):
+    """--trace and --sched-report."""
+
+    CARD = ("--sim-device", "CUDA0:256MiB", "-ngl", "2", "-ot", r"blk\.1\.ffn=CPU")
+
+    def setUp(self):
+        self.path = os.path.join(OUTPUTS.name, f"{self.id()}.json")
+
+    def lanes(self):
+        """Numbers of pieces of work by lane."""
+        with open(self.path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+        work = [names[event["tid"]] for event in events if event["ph"] == "X"]
+        return {name: work.count(name) for name in names.values()}
+
+    def test_every_program_that_computes_writes_a_trace(self):
+        for program in ("llama-cli", "llama-sweep-bench", "llama-bench", "llama-perplexity", "llama-imatrix"):
+            with self.subTest(program=program):
+                done = run(program, *PROGRAMS[program], "--trace", self.path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertGreater(self.lanes()["CPU"], 2)
+
+    def test_simulated_cards_have_lanes_and_links(self):
+        for program in ("llama-cli", "llama-sweep-bench"):
+            with self.subTest(program=program):
+                done = run(program, *PROGRAMS[program], *self.CARD, "--trace", self.path)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(sorted(self.lanes()), ["CPU", "CUDA0", "CUDA0 link"])
+
+    def test_a_file_that_cannot_be_written_is_refused_before_the_model_is_loaded(self):
+        for path in ("/no/such/folder/trace.json", "/dev/null", MODEL):
+            with self.subTest(path=path):
+                done = run("llama-cli", *PROGRAMS["llama-cli"], "--trace", path)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(len(errors(done)), 1, done.stderr)
+                self.assertIn(path, errors(done)[0])
+                self.assertNotIn(b"model arch=", done.stderr)
+
+    def test_an_interrupted_run_leaves_a_whole_document(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            command = [os.path.join(FOLDER, "llama-sweep-bench"), "-m", MODEL, "-t", "1", "-c", "4096", "-ub", "16", "-b", "16",
+                       "--trace", self.path]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline and not (os.path.exists(self.path) and os.path.getsize(self.path) > 2000):
+                    time.sleep(0.02)
+                process.send_signal(number)
+                self.assertEqual(process.wait(60), -number)
+            self.assertGreater(self.lanes()["CPU"], 2)
+            os.remove(self.path)
+
+    def test_the_report_tells_splits_and_bytes_of_a_step_for_each_link(self):
+        done = run("llama-sweep-bench", *PROGRAMS["llama-sweep-bench"], *self.CARD, "--sched-report")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = done.stderr.decode()
+        self.assertRegex(text, r"sched prompt: \d+ steps, each: [\d.]+ splits of \d+ nodes, [\d.]+ copies, \d+ bytes")
+        self.assertRegex(text, r"sched decode: \d+ steps, each: ")
+        self.assertRegex(text, r"CUDA0: [\d.]+ copies in, \d+ bytes; [\d.]+ copies out, \d+ bytes")
 
 
 if __name__ == "__main__":

@@ -192,6 +192,7 @@ struct MoeRouteParams {
 /// [expert_begin, expert_end) count as -1, so that two devices can each give a partial sum.
 /// src: x [n_embd, T], ids [n_used, T] i32, weights [n_used, T] f32. slots: {gate, up, down} stacks [.., .., n_expert],
 /// or {gate_up, down}. dst: [n_embd, T].
+/// Not summed: without weights, dst: [n_embd, n_used, T], what each expert gave, zeros for skipped ones.
 struct MoeFfnParams {
   int n_expert = 0;
   int n_used = 0;
@@ -202,6 +203,7 @@ struct MoeFfnParams {
   float limit = 0.0f;
   int expert_begin = 0;
   int expert_end = 0;  // 0: all
+  bool summed = true;
 };
 
 /// The sampler chain. src: logits [n_vocab, n_outputs], rows (SampleRow) [sizeof/4, n] i32, adjust (SampleAdjust) [4,

@@ -9,6 +9,7 @@
 
 #include "ggml/device.h"
 #include "ggml/graph.h"
+#include "ggml/trace.h"
 
 namespace ggml {
 
@@ -31,10 +32,12 @@ struct LinkUse {
 /// What programs did since the last reset.
 struct SchedulerStats {
   std::uint64_t splits = 0;    // pieces of graphs that were run
+  std::uint64_t nodes = 0;     // in them
   std::uint64_t programs = 0;  // graphs
   std::vector<LinkUse> links;  // per device; [0] stays zero
   [[nodiscard]] std::uint64_t bytes() const;
   [[nodiscard]] std::uint64_t copies() const;
+  SchedulerStats& operator+=(const SchedulerStats& other);
 };
 
 /// A graph cut into splits: runs of nodes on one device. Made by Scheduler::cut.
@@ -54,8 +57,9 @@ class Schedule {
 /// submitting thread.
 class Scheduler {
  public:
-  /// `devices`: borrowed; the first computes in host memory wherever there are others.
-  explicit Scheduler(std::vector<Device*> devices);
+  /// `devices`: borrowed; the first computes in host memory wherever there are others. `trace` (borrowed) takes down
+  /// when what ran, by the machine's clock.
+  explicit Scheduler(std::vector<Device*> devices, Trace* trace = nullptr);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -92,7 +96,7 @@ class Scheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The statistics as text, a line per link; what --sched-report prints.
-[[nodiscard]] std::string report(const SchedulerStats& stats, std::span<Device* const> devices);
+/// The statistics of that many steps as text, the mean of a step and a line per link; what --sched-report prints.
+[[nodiscard]] std::string report(const SchedulerStats& stats, std::uint64_t n_steps, std::span<Device* const> devices);
 
 }  // namespace ggml

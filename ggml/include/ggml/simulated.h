@@ -5,9 +5,11 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ggml/device.h"
+#include "ggml/trace.h"
 
 namespace ggml {
 
@@ -26,12 +28,11 @@ struct SimulatedDeviceSpec {
 /// devices of a machine. Thread-safe.
 class SimulatedTime {
  public:
-  /// Work on one lane (a device, or its link), in seconds.
-  struct Span {
-    std::string lane;
-    std::string name;
-    double begin = 0, end = 0;
-  };
+  using Span = TraceSpan;
+
+  SimulatedTime() : SimulatedTime(std::make_shared<Trace>()) {}
+  /// Takes down what was done in a trace that somebody else looks after.
+  explicit SimulatedTime(std::shared_ptr<Trace> trace) : trace_(std::move(trace)) {}
 
   /// How far the host is: work that it submits begins later, and it gets on when it waits or computes.
   [[nodiscard]] double host() const;
@@ -43,11 +44,8 @@ class SimulatedTime {
  private:
   mutable std::mutex mutex_;
   double host_ = 0;
-  std::vector<Span> trace_;
+  std::shared_ptr<Trace> trace_;
 };
-
-/// A trace as Chrome and Perfetto show it: JSON, a row per lane, times in microseconds.
-[[nodiscard]] std::string chrome_trace(std::span<const SimulatedTime::Span> spans);
 
 /// A device with memory of its own (kind `device`) that faults whenever anyone else touches it, a thread and a queue,
 /// and the CPU's kernels on one thread. Other kinds of memory are plain host memory. `id` is what placements of weights

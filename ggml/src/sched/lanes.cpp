@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "ggml/log.h"
+
 namespace ggml::sched {
 
 Lanes::Lanes(std::vector<std::unique_ptr<Executor>> executors) {
@@ -15,6 +17,29 @@ Lanes::Lanes(std::vector<std::unique_ptr<Executor>> executors) {
     lane.seen.resize(executors.size(), 0);
     lanes_.push_back(std::move(lane));
   }
+}
+
+void Lanes::trace_to(Trace& trace, std::span<Device* const> devices) {
+  trace_ = &trace;
+  for (std::size_t d = 0; d < lanes_.size(); ++d) {
+    lanes_[d].name = devices[d]->name();
+    if (!devices[d]->memory_is_host()) lanes_[d].follower = std::make_unique<Follower>(*lanes_[d].executor, trace);
+  }
+}
+
+void Lanes::take_down(Lane& lane, std::string name, const std::string& what, double given) {
+  if (lane.follower != nullptr)
+    lane.follower->follow(std::move(name), what, given);
+  else
+    trace_->add({std::move(name), what, given, trace_->now()});
+}
+
+void Lanes::run(int device, Program& program, const std::string& label, const StepCounts& counts,
+                const StopToken& stop) {
+  Lane& lane = lanes_[static_cast<std::size_t>(device)];
+  const double given = trace_ == nullptr ? 0.0 : trace_->now();
+  lane.executor->run(program, counts, stop);
+  if (trace_ != nullptr) take_down(lane, lane.name, label, given);
 }
 
 void Lanes::wait_for_others(int device) {
@@ -42,12 +67,19 @@ void Lanes::copy(const std::vector<BoundCopy>& copies, const StepCounts& counts,
     const bool is_first = i == 0 || copies[i - 1].device != c.device;
     if (is_first) wait_for_others(c.device);
     const std::size_t bytes = c.bytes_of(counts);
-    if (bytes > 0) executor(c.device).copy(c.dst, c.src, bytes);
+    if (bytes > 0) copy(c, bytes);
     LinkUse& link = stats.links[static_cast<std::size_t>(c.device)];
     (c.to_device ? link.bytes_in : link.bytes_out) += bytes;
     ++(c.to_device ? link.copies_in : link.copies_out);
     if (i + 1 == copies.size() || copies[i + 1].device != c.device) touched(c.device);
   }
+}
+
+void Lanes::copy(const BoundCopy& copy, std::size_t bytes) {
+  Lane& lane = lanes_[static_cast<std::size_t>(copy.device)];
+  const double given = trace_ == nullptr ? 0.0 : trace_->now();
+  lane.executor->copy(copy.dst, copy.src, bytes);
+  if (trace_ != nullptr) take_down(lane, lane.name + " link", strf("%zu bytes", bytes), given);
 }
 
 void Lanes::mark(std::size_t number) {

@@ -3,10 +3,14 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "ggml/device.h"
 #include "ggml/scheduler.h"
+#include "ggml/trace.h"
+#include "sched/follower.h"
 #include "sched/scheduled_program.h"
 
 namespace ggml::sched {
@@ -19,6 +23,8 @@ namespace ggml::sched {
 class Lanes {
  public:
   explicit Lanes(std::vector<std::unique_ptr<Executor>> executors);
+  /// From now on takes down what runs when, under the devices' names. `trace` is borrowed.
+  void trace_to(Trace& trace, std::span<Device* const> devices);
 
   [[nodiscard]] Executor& executor(int device) { return *lanes_[static_cast<std::size_t>(device)].executor; }
   [[nodiscard]] std::size_t size() const { return lanes_.size(); }
@@ -28,6 +34,7 @@ class Lanes {
   void wait_for_others(int device);
   /// What was given to `device` so far touches host memory.
   void touched(int device);
+  void run(int device, Program& program, const std::string& label, const StepCounts& counts, const StopToken& stop);
   void copy(const std::vector<BoundCopy>& copies, const StepCounts& counts, SchedulerStats& stats);
   void mark(std::size_t number);
   void wait_for_mark(std::size_t number);
@@ -41,11 +48,16 @@ class Lanes {
     std::unique_ptr<Executor> executor;
     std::unique_ptr<Event> touched;
     std::array<std::unique_ptr<Event>, Scheduler::kMarks> marks;
-    std::uint64_t number = 0;         // of the last touch
-    std::vector<std::uint64_t> seen;  // per other lane: the last touch that was waited for
+    std::uint64_t number = 0;            // of the last touch
+    std::vector<std::uint64_t> seen;     // per other lane: the last touch that was waited for
+    std::string name;                    // this and the next one: only while there is a trace
+    std::unique_ptr<Follower> follower;  // null: work is done when the executor returns
   };
+  void copy(const BoundCopy& copy, std::size_t bytes);
+  void take_down(Lane& lane, std::string name, const std::string& what, double given);
 
   std::vector<Lane> lanes_;
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace ggml::sched

@@ -31,6 +31,8 @@ class ScheduledProgram final : public Program {
   struct Part {
     int device = 0;
     std::unique_ptr<Program> program;
+    std::string label;
+    std::uint64_t n_nodes = 0;
     std::vector<BoundCopy> in, out;
     bool writes_shared = false, reads_shared = false;
   };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/graph_label.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "sched/assignment.h"
@@ -69,10 +70,25 @@ std::uint64_t SchedulerStats::copies() const {
   return sum;
 }
 
+SchedulerStats& SchedulerStats::operator+=(const SchedulerStats& other) {
+  splits += other.splits;
+  nodes += other.nodes;
+  programs += other.programs;
+  if (links.size() < other.links.size()) links.resize(other.links.size());
+  for (std::size_t d = 0; d < other.links.size(); ++d) {
+    links[d].copies_in += other.links[d].copies_in;
+    links[d].bytes_in += other.links[d].bytes_in;
+    links[d].copies_out += other.links[d].copies_out;
+    links[d].bytes_out += other.links[d].bytes_out;
+  }
+  return *this;
+}
+
 struct Scheduler::Impl {
-  explicit Impl(std::vector<Device*> list)
+  Impl(std::vector<Device*> list, Trace* trace)
       : devices(std::move(list)), lanes(make_executors(devices)), arenas(devices.size()), areas(devices.size()) {
     stats.links.resize(devices.size());
+    if (trace != nullptr) lanes.trace_to(*trace, devices);
   }
 
   [[nodiscard]] sched::Machine machine() {
@@ -88,6 +104,10 @@ struct Scheduler::Impl {
   [[nodiscard]] std::vector<PortBinding> bindings(const CutSchedule& schedule, std::span<const PlacedPort> ports,
                                                   int device);
   void run_part(ScheduledProgram::Part& part, const StepCounts& counts);
+  void count(const ScheduledProgram::Part& part) {
+    ++stats.splits;
+    stats.nodes += part.n_nodes;
+  }
 
   std::vector<Device*> devices;
   sched::Lanes lanes;
@@ -98,7 +118,8 @@ struct Scheduler::Impl {
   SchedulerStats stats;
 };
 
-Scheduler::Scheduler(std::vector<Device*> devices) : impl_(std::make_unique<Impl>(std::move(devices))) {}
+Scheduler::Scheduler(std::vector<Device*> devices, Trace* trace)
+    : impl_(std::make_unique<Impl>(std::move(devices), trace)) {}
 
 Scheduler::~Scheduler() {
   impl_->lanes.settle();
@@ -214,6 +235,8 @@ std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<
     ScheduledProgram::Part part;
     part.device = split.device;
     part.program = impl_->lanes.executor(split.device).compile(split.graph, bound[d], *impl_->arenas[d], options);
+    part.label = label_of(split.graph);
+    part.n_nodes = split.graph.nodes.size();
     part.in = impl_->bind(cut, ports, cut.exchange.at[s].in, true);
     part.out = impl_->bind(cut, ports, cut.exchange.at[s].out, false);
     part.writes_shared = split.writes_shared;
@@ -230,21 +253,20 @@ std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<
 void Scheduler::Impl::run_part(ScheduledProgram::Part& part, const StepCounts& counts) {
   lanes.copy(part.in, counts, stats);
   if (part.device == 0 || part.reads_shared || part.writes_shared) lanes.wait_for_others(part.device);
-  Executor& executor = lanes.executor(part.device);
-  executor.run(*part.program, counts, {});
+  lanes.run(part.device, *part.program, part.label, counts, {});
   if (part.writes_shared) lanes.touched(part.device);
   lanes.copy(part.out, counts, stats);
   // Observers are called one at a time, in the order of the graph.
-  if (observed) executor.synchronise();
-  ++stats.splits;
+  if (observed) lanes.executor(part.device).synchronise();
+  count(part);
 }
 
 void Scheduler::run(Program& program, const StepCounts& counts, const StopToken& stop) {
   auto& scheduled = static_cast<ScheduledProgram&>(program);
   ++impl_->stats.programs;
   if (impl_->devices.size() == 1) {
-    ++impl_->stats.splits;
-    return impl_->lanes.executor(0).run(*scheduled.parts.front().program, counts, stop);
+    impl_->count(scheduled.parts.front());
+    return impl_->lanes.run(0, *scheduled.parts.front().program, scheduled.parts.front().label, counts, stop);
   }
   // Copies would go beyond their places before any device looks at the counts.
   if (counts.n_tokens < 0 || counts.n_tokens > scheduled.token_bucket || counts.n_outputs < 0 ||
@@ -299,19 +321,20 @@ const SchedulerStats& Scheduler::stats() const {
 }
 
 void Scheduler::reset_stats() {
-  impl_->stats.splits = impl_->stats.programs = 0;
+  impl_->stats.splits = impl_->stats.nodes = impl_->stats.programs = 0;
   std::fill(impl_->stats.links.begin(), impl_->stats.links.end(), LinkUse{});
 }
 
-std::string report(const SchedulerStats& stats, std::span<Device* const> devices) {
-  std::string text =
-      strf("splits %llu, copies %llu, bytes %llu", static_cast<unsigned long long>(stats.splits),
-           static_cast<unsigned long long>(stats.copies()), static_cast<unsigned long long>(stats.bytes()));
+std::string report(const SchedulerStats& stats, std::uint64_t n_steps, std::span<Device* const> devices) {
+  const double steps = static_cast<double>(std::max<std::uint64_t>(n_steps, 1));
+  const auto mean = [&](std::uint64_t sum) { return static_cast<double>(sum) / steps; };
+  std::string text = strf("%llu steps, each: %.1f splits of %.0f nodes, %.1f copies, %.0f bytes",
+                          static_cast<unsigned long long>(n_steps), mean(stats.splits), mean(stats.nodes),
+                          mean(stats.copies()), mean(stats.bytes()));
   for (std::size_t d = 1; d < stats.links.size() && d < devices.size(); ++d) {
     const LinkUse& link = stats.links[d];
-    text += strf("\n%s: %llu copies in, %llu bytes; %llu copies out, %llu bytes", devices[d]->name().c_str(),
-                 static_cast<unsigned long long>(link.copies_in), static_cast<unsigned long long>(link.bytes_in),
-                 static_cast<unsigned long long>(link.copies_out), static_cast<unsigned long long>(link.bytes_out));
+    text += strf("\n%s: %.1f copies in, %.0f bytes; %.1f copies out, %.0f bytes", devices[d]->name().c_str(),
+                 mean(link.copies_in), mean(link.bytes_in), mean(link.copies_out), mean(link.bytes_out));
   }
   return text;
 }

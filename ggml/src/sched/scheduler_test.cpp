@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <random>
 
 #include "cpu/test_bed.h"
@@ -276,15 +277,63 @@ TEST(Scheduler, AnErrorLeavesAllDevicesIdle) {
   scheduler.synchronise();
 }
 
+TEST(Scheduler, TakesDownWhatRanWhenByTheClock) {
+  const auto machine = make_machine(1, 5);
+  Layers layers(1);
+  for (std::size_t w = 0; w < layers.n_weights(); ++w)
+    if (w < 2 || w >= 5) layers.place(w, *machine[1]);  // the experts stay on the CPU
+  const auto devices = pointers(machine);
+  Trace trace;
+  {
+    Scheduler scheduler(devices, &trace);
+    const std::size_t bytes = sizeof(float) * kWidth * kTokens;
+    const auto memory = machine[1]->allocate(2 * bytes, BufferKind::host_pinned);
+    const PlacedPort ports[] = {{{kIn, memory->data(), bytes}, kEverywhere},
+                                {{kOut, memory->data() + bytes, bytes}, kEverywhere}};
+    const auto schedule = scheduler.cut(layers.graph(), ports, {});
+    (void)scheduler.reserve(*schedule);
+    const auto program = scheduler.compile(*schedule, ports, {});
+    for (int i = 0; i < 2; ++i) scheduler.run(*program, {.n_tokens = kTokens, .n_outputs = 0, .n_spans = 1}, {});
+    scheduler.synchronise();
+  }  // what was given out is in the trace when the scheduler is gone
+  const std::vector<TraceSpan> spans = trace.take();
+  const auto lane = [&](const std::string& name) {
+    std::vector<TraceSpan> found;
+    std::copy_if(spans.begin(), spans.end(), std::back_inserter(found), [&](const auto& s) { return s.lane == name; });
+    return found;
+  };
+  EXPECT_EQ(lane("CPU").size(), 2u);
+  EXPECT_EQ(lane("CUDA0").size(), 2u);
+  EXPECT_GT(lane("CUDA0 link").size(), 0u);
+  EXPECT_EQ(lane("CPU").front().name, "moe-0 .. sum-0");
+  for (const char* name : {"CPU", "CUDA0"}) {
+    const std::vector<TraceSpan> on = lane(name);
+    for (std::size_t i = 0; i < on.size(); ++i) {
+      EXPECT_LE(on[i].begin, on[i].end);
+      if (i == 0) continue;
+      EXPECT_GE(on[i].begin, on[i - 1].end) << on[i].name;
+    }
+  }
+}
+
 TEST(Scheduler, ReportsWhatCrossedEachLink) {
   const auto machine = make_machine(1, 0);
   SchedulerStats stats;
   stats.splits = 3;
+  stats.nodes = 20;
   stats.links.resize(2);
   stats.links[1] = {2, 1024, 1, 512};
   const auto devices = pointers(machine);
-  EXPECT_EQ(report(stats, devices),
-            "splits 3, copies 3, bytes 1536\nCUDA0: 2 copies in, 1024 bytes; 1 copies out, 512 bytes");
+  EXPECT_EQ(report(stats, 1, devices),
+            "1 steps, each: 3.0 splits of 20 nodes, 3.0 copies, 1536 bytes\n"
+            "CUDA0: 2.0 copies in, 1024 bytes; 1.0 copies out, 512 bytes");
+  SchedulerStats sum = stats;
+  sum += stats;
+  sum.splits += 1;
+  EXPECT_EQ(report(sum, 2, devices),
+            "2 steps, each: 3.5 splits of 20 nodes, 3.0 copies, 1536 bytes\n"
+            "CUDA0: 2.0 copies in, 1024 bytes; 1.0 copies out, 512 bytes");
+  EXPECT_EQ(report({}, 0, devices), "0 steps, each: 0.0 splits of 0 nodes, 0.0 copies, 0 bytes");
 }
 
 }  // namespace

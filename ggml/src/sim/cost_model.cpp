@@ -27,11 +27,4 @@ double CostModel::copy_seconds(std::size_t bytes) const {
   return kCopySeconds + static_cast<double>(bytes) / spec_.link;
 }
 
-std::string label_of(const Graph& graph) {
-  if (graph.nodes.empty()) return "empty";
-  const std::string& first = graph.nodes.front().name;
-  const std::string& last = graph.nodes.back().name;
-  return first == last ? first : first + " .. " + last;
-}
-
 }  // namespace ggml::sim

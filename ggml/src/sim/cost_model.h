@@ -1,7 +1,6 @@
 #pragma once
 
-#include <string>
-#include <vector>
+#include <cstddef>
 
 #include "ggml/graph.h"
 #include "ggml/simulated.h"
@@ -20,8 +19,5 @@ class CostModel {
  private:
   const SimulatedDeviceSpec& spec_;
 };
-
-/// "blk.3 ffn_moe_out-3": first and last node of a graph, as a trace shows it.
-[[nodiscard]] std::string label_of(const Graph& graph);
 
 }  // namespace ggml::sim

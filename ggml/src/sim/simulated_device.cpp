@@ -2,6 +2,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/graph_label.h"
 #include "cpu/kernels/kernels.h"
 #include "cpu/program.h"
 #include "ggml/error.h"
@@ -119,10 +120,7 @@ cpu::LoweredGraph lower(const Card& card, const Graph& graph, const CompileOptio
 class SimulatedProgram final : public Program {
  public:
   SimulatedProgram(cpu::LoweredGraph lowered, const cpu::CpuProgramInputs& inputs)
-      : graph_(lowered.graph),
-        label_(sim::label_of(graph_)),
-        arena_(inputs.arena),
-        program_(std::move(lowered), inputs) {}
+      : graph_(lowered.graph), label_(label_of(graph_)), arena_(inputs.arena), program_(std::move(lowered), inputs) {}
 
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return program_.memory(); }
   [[nodiscard]] std::vector<std::string> describe() const override { return program_.describe(); }

@@ -197,20 +197,5 @@ TEST(SimulatedTime, TheHostPaysForItsOwnWork) {
   EXPECT_LT(time->host(), 0.12);
 }
 
-TEST(SimulatedTime, IsShownByTraceViewers) {
-  const SimulatedTime::Span spans[] = {
-      {"CPU", "a .. b", 0.0, 2e-6}, {"CUDA0", "c", 1e-6, 2e-6}, {"CPU", "d", 3e-6, 4e-6}};
-  EXPECT_EQ(chrome_trace(spans),
-            R"({"displayTimeUnit":"ns","traceEvents":[
-{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"CPU"}},
-{"ph":"X","name":"a .. b","pid":1,"tid":1,"ts":0.000,"dur":2.000},
-{"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"CUDA0"}},
-{"ph":"X","name":"c","pid":1,"tid":2,"ts":1.000,"dur":1.000},
-{"ph":"X","name":"d","pid":1,"tid":1,"ts":3.000,"dur":1.000}
-]}
-)");
-  EXPECT_EQ(chrome_trace({}), "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n\n]}\n");
-}
-
 }  // namespace
 }  // namespace ggml

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "core/graph_label.h"
 #include "ggml/error.h"
 #include "ggml/simulated.h"
 #include "sim/cost_model.h"
@@ -10,7 +11,7 @@ namespace {
 class TimedProgram final : public Program {
  public:
   TimedProgram(std::unique_ptr<Program> program, Graph graph)
-      : program_(std::move(program)), graph_(std::move(graph)), label_(sim::label_of(graph_)) {}
+      : program_(std::move(program)), graph_(std::move(graph)), label_(label_of(graph_)) {}
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return program_->memory(); }
   [[nodiscard]] std::vector<std::string> describe() const override { return program_->describe(); }
   [[nodiscard]] Program& inner() { return *program_; }

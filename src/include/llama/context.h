@@ -9,6 +9,7 @@
 
 #include "ggml/device.h"
 #include "ggml/scheduler.h"
+#include "ggml/trace.h"
 #include "llama/model.h"
 #include "llama/sampler.h"
 #include "llama/types.h"
@@ -28,6 +29,11 @@ struct ContextParams {
   bool v_hadamard = false;
   bool flash_attention = true;  // false: the checked decomposition; a quantised V is then refused
   bool reuse_graphs = true;     // false (-no-gr): build and compile every step anew, for comparison
+  // What is computed in one op where a device has one; false: step by step, for comparison. The logits are the same but
+  // for rounding.
+  bool fused_experts = true;     // -fmoe: up, gate and activation of the routed experts
+  bool fused_up_gate = true;     // -no-fug: the same of dense layers and shared experts
+  bool fused_expert_sum = true;  // -no-mmad: weighting and adding what the routed experts gave
   // RoPE overrides; nullopt: the model's own.
   std::optional<float> rope_freq_base, rope_freq_scale, yarn_ext_factor, yarn_attn_factor, yarn_beta_fast,
       yarn_beta_slow;
@@ -45,6 +51,8 @@ struct ContextParams {
   std::optional<Pooling> pooling;      // nullopt: as the model says
   ggml::Observer* observer = nullptr;  // imatrix, dumps; all named tensors and projections are seen when set
   bool decompose_all = false;          // run primitives only (tests)
+  ggml::Trace* trace = nullptr;        // --trace: takes down what ran when, by the machine's clock; borrowed
+  bool report_schedule = false;        // --sched-report: log sched_report() when the context ends
 };
 
 enum class Outputs : std::uint8_t { none, last, all };
@@ -94,6 +102,13 @@ struct ContextStats {
   std::uint64_t scratch_bytes = 0, scratch_live_bytes = 0;
   int kv_blocks_total = 0, kv_blocks_used = 0;
   ggml::SchedulerStats scheduler;  // of the last step: splits, and what crossed the links between devices
+  /// The same added up over the steps so far: those of one token for each sequence, and the others.
+  struct Total {
+    std::uint64_t steps = 0;
+    ggml::SchedulerStats scheduler;
+  };
+  Total decode, prompt;
+  std::vector<std::string> devices;  // names, in the order of `links`
 };
 
 /// Evaluates steps of one model on the devices it was loaded for. Thread-compatible: one thread (the engine's loop) at
@@ -112,7 +127,7 @@ class Context {
   [[nodiscard]] const ContextParams& params() const;  // as resolved: n_ctx rounded to blocks
   [[nodiscard]] const Model& model() const;
   [[nodiscard]] const ContextStats& stats() const;
-  /// What the last step did on which device, as text (--sched-report).
+  /// What steps did on which device since the start, lines of text for each kind of step (--sched-report).
   [[nodiscard]] std::string sched_report() const;
 
   // Sequences.

@@ -30,6 +30,9 @@ struct ModelParams {
   bool lock_memory = false;    // --mlock
   bool check_tensors = false;  // --check-tensors: refuse NaN and infinite scales
   bool vocab_only = false;
+  // Tensors become one at load where they have one type and one device: a copy in memory instead of the mapped file.
+  bool merge_qkv = false;      // -mqkv: query, key and value projections of a layer
+  bool merge_up_gate = false;  // -muge: gate and up of the routed experts
   std::vector<KvOverride> kv_overrides;
 };
 
@@ -70,6 +73,8 @@ class Model {
   static std::unique_ptr<Model> outline(const ModelParams& params);
   /// Makes an outline say of each weight where a plan puts it, still without bytes.
   void place_outline(const Plan& plan);
+  /// The tensors of an outline, by name, that load() makes one of where a plan puts them on the same devices.
+  [[nodiscard]] std::vector<std::vector<std::string>> merge_groups() const;
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;

@@ -75,6 +75,7 @@ struct PlanTensor {
   bool expert = false;     // of the routed experts
   bool dense_ffn = false;  // a matrix of a dense feed-forward
   int follows = -1;        // derived weights: index of the tensor that they are made from
+  int merge_group = -1;    // which tensors become one, in memory of its own, where they are on the same devices
 };
 
 /// What the rules need of a model.

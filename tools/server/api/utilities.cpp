@@ -117,11 +117,40 @@ Json slots_json(const Service& service, const EngineStatus& status) {
   return slots;
 }
 
+namespace {
+
+/// What crossed the links between host memory and each device: a line per device and direction.
+std::string link_metrics(const EngineStatus& status) {
+  struct Row {
+    const char* name;
+    const char* help;
+    std::uint64_t ggml::LinkUse::*in;
+    std::uint64_t ggml::LinkUse::*out;
+  };
+  constexpr Row kLinkRows[] = {
+      {"link_bytes_total", "Bytes copied to and from a device.", &ggml::LinkUse::bytes_in, &ggml::LinkUse::bytes_out},
+      {"link_copies_total", "Copies to and from a device.", &ggml::LinkUse::copies_in, &ggml::LinkUse::copies_out}};
+  std::string out;
+  for (const Row& row : kLinkRows) {
+    if (status.devices.size() < 2) break;  // the first one is the host
+    out += strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s counter\n", row.name, row.help, row.name);
+    for (std::size_t d = 1; d < status.devices.size() && d < status.scheduler.links.size(); ++d) {
+      const ggml::LinkUse& link = status.scheduler.links[d];
+      for (const auto& [direction, field] : {std::pair{"in", row.in}, std::pair{"out", row.out}})
+        out += strf("llamacpp:%s{device=\"%s\",direction=\"%s\"} %llu\n", row.name, status.devices[d].c_str(),
+                    direction, static_cast<unsigned long long>(link.*field));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string metrics_text(const EngineStatus& status) {
   const Metrics& m = status.metrics;
   std::string out;
   const auto add = [&](const char* kind, const char* name, const char* help, double value) {
-    out += strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %g\n", name, help, name, kind, name, value);
+    out += strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %.12g\n", name, help, name, kind, name, value);
   };
   const auto rate = [](double n, double ms) { return ms > 0 ? 1000.0 * n / ms : 0.0; };
   const auto seconds = [](double ms) { return static_cast<double>(static_cast<std::uint64_t>(ms)) / 1000.0; };
@@ -139,6 +168,9 @@ std::string metrics_text(const EngineStatus& status) {
   add("counter", "spec_decode_num_draft_tokens_total", "Draft tokens proposed.", 0);
   add("counter", "spec_decode_num_accepted_tokens_total", "Draft tokens accepted.", 0);
   add("counter", "spec_decode_num_drafts_total", "Drafts made.", 0);
+  add("counter", "splits_total", "Pieces of step graphs run, each on one device.",
+      static_cast<double>(status.scheduler.splits));
+  out += link_metrics(status);
   add("gauge", "prompt_tokens_seconds", "Mean prompt tokens per second since the start.", rate(prompt, m.prompt_ms));
   add("gauge", "predicted_tokens_seconds", "Mean generated tokens per second since the start.",
       rate(predicted, m.predicted_ms));

@@ -379,6 +379,9 @@ void Engine::publish_status() {
   status.n_deferred = static_cast<int>(deferred_.size());
   const llama::ContextStats& stats = context_.stats();
   status.graph_builds = stats.graph_builds;
+  status.scheduler = stats.prompt.scheduler;
+  status.scheduler += stats.decode.scheduler;
+  status.devices = stats.devices;
   if (stats.kv_blocks_total > 0) status.kv_usage = static_cast<double>(stats.kv_blocks_used) / stats.kv_blocks_total;
   for (const Slot& slot : slots_) {
     status.kv_tokens += static_cast<int>(slot.tokens.size());

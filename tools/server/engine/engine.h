@@ -42,6 +42,8 @@ struct EngineStatus {
   int kv_tokens = 0;      // in all slots
   double kv_usage = 0.0;  // share of the KV blocks in use
   std::uint64_t graph_builds = 0;
+  ggml::SchedulerStats scheduler;    // of all steps
+  std::vector<std::string> devices;  // names, in the order of its links
 };
 
 /// Continuous batching over the slots of one context. One loop thread owns context and slots; submit(), status() and

@@ -12,14 +12,16 @@ namespace check = shape_check;
 std::vector<TensorDesc> shape(const OpInputs& in) {
   const auto& p = in.get<MoeFfnParams>();
   const bool separate = p.gated && !p.fused_gate_up;
-  check::expect_counts(in, 3, 3, separate ? 3 : 2);
+  const std::size_t n_src = p.summed ? 3 : 2;
+  check::expect_counts(in, n_src, n_src, separate ? 3 : 2);
+  check::require(in, p.summed || !p.weight_on_input, "weights on the input of experts that are not summed");
   const Tensor& x = check::values(in, 0, "x");
   const int end = p.expert_end == 0 ? p.n_expert : p.expert_end;
   check::require(in, p.n_expert > 0 && p.expert_begin >= 0 && p.expert_begin <= end && end <= p.n_expert,
                  strf("experts %d to %d of %d", p.expert_begin, end, p.n_expert));
   const Shape pairs(p.n_used, x.shape[1]);
   check::expect_shape(in, check::integers(in, 1, "ids"), "ids", pairs);
-  check::expect_shape(in, check::values(in, 2, "weights"), "weights", pairs);
+  if (p.summed) check::expect_shape(in, check::values(in, 2, "weights"), "weights", pairs);
   std::int64_t width = 0;
   if (separate) {
     width = check::matrix(in, 0, "gate", {.k = x.shape[0], .experts = p.n_expert});
@@ -32,7 +34,7 @@ std::vector<TensorDesc> shape(const OpInputs& in) {
   }
   const std::int64_t n =
       check::matrix(in, in.slots.size() - 1, "down", {.k = width, .n = x.shape[0], .experts = p.n_expert});
-  return {{DType::f32, Shape(n, x.shape[1]), x.rows}};
+  return {{DType::f32, p.summed ? Shape(n, x.shape[1]) : Shape(n, p.n_used, x.shape[1]), x.rows}};
 }
 
 void decompose(Lowering& to, const Node& node) {
@@ -53,7 +55,9 @@ void decompose(Lowering& to, const Node& node) {
   const TensorId hidden =
       p.gated ? to.emit({Op::gated, GatedParams{p.act, p.limit}, std::move(inner), {}}, "gated")
               : to.emit({Op::unary, UnaryParams{UnaryKind::activation, p.act, 1.0f}, std::move(inner), {}}, "act");
-  const TensorId y = project_experts(to, node.slots.back(), hidden, experts, "down").finish();
+  Chain down = project_experts(to, node.slots.back(), hidden, experts, "down");
+  if (!p.summed) return down.finish_into(node.dst[0]);
+  const TensorId y = down.finish();
   std::vector<TensorId> src{y, node.src[1]};
   if (!p.weight_on_input) src.push_back(node.src[2]);
   to.emit_into(node.dst[0], {Op::weighted_sum, WeightedSumParams{p.expert_begin, p.expert_end}, std::move(src), {}});

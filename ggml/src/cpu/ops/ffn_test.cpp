@@ -217,6 +217,33 @@ TEST(MoeFfn, PartsOfTheExpertsAddUp) {
   expect_close(got.values.at("sum"), got.values.at("whole"), 64, 64 * kRows, {.row = 1e-5}, "parts");
 }
 
+// What each expert gave, for weighting and adding elsewhere: as the decomposition gives it, zeros for skipped ones.
+TEST(MoeFfn, GivesWhatEachExpertGaveWhereItIsNotToSumThem) {
+  constexpr int kExperts = 8, kUsed = 3, kRows = 40;
+  TestBed bed(kRows, 1, 21);
+  const TensorId x = bed.random_input("x", Shape(64, kRows), Rows::tokens);
+  const std::vector<std::int32_t> chosen = random_ids(bed, kExperts, kUsed, kRows);
+  const TensorId ids = bed.input("ids", Shape(kUsed, kRows), Rows::tokens, chosen);
+  std::vector<Slot> slots{bed.slot(DType::q8_0, Shape(64, 96, kExperts)),
+                          bed.slot(DType::q8_0, Shape(64, 96, kExperts)),
+                          bed.slot(DType::q8_0, Shape(96, 64, kExperts))};
+  const MoeFfnParams p{.n_expert = kExperts, .n_used = kUsed, .summed = false};
+  const TensorId sources[] = {x, ids};
+  bed.output(bed.graph().add(Op::moe_ffn, p, sources, slots, "each").front(), "each");
+  for (const int rows : {1, kRows}) {
+    const StepCounts counts{rows, 0, 1};
+    const Outcome want = bed.run_reference(counts), got = bed.run_cpu(counts, {.n_threads = 3});
+    expect_close(got.values.at("each"), want.values.at("each"), 64, std::int64_t{64} * kUsed * rows, kTwoProducts,
+                 std::to_string(rows) + " rows");
+    const std::vector<float>& each = got.values.at("each");
+    for (int pair = 0; pair < rows * kUsed; ++pair) {
+      if (chosen[static_cast<std::size_t>(pair)] >= 0) continue;
+      const auto begin = each.begin() + std::ptrdiff_t{64} * pair;
+      EXPECT_EQ(std::count(begin, begin + 64, 0.0f), 64) << "pair " << pair;
+    }
+  }
+}
+
 struct RouteCase {
   const char* name;
   Gating gating;

@@ -8,7 +8,7 @@
 // Pairs (token, used expert) are ordered by expert. Gate and up: items are (expert, columns); an expert's weights are
 // read once for all of its tokens. Down: items are columns of the result, over all experts; the worker that owns the
 // columns sums each token's experts in the order of its ids, so that no sum depends on who came first and nothing is
-// added twice.
+// added twice; or writes what each of them gave, where that is asked for.
 
 namespace ggml::cpu {
 namespace {
@@ -29,7 +29,7 @@ class MoeFfn final : public BoundOp {
         kernels_(c.kernels()),
         x_(c.data<const float>(node.src[0])),
         ids_(c.data<const std::int32_t>(node.src[1])),
-        weights_(c.data<const float>(node.src[2])),
+        weights_(p_.summed ? c.data<const float>(node.src[2]) : nullptr),
         dst_(c.data<float>(node.dst[0])),
         n_used_(static_cast<int>(c.tensor(node.src[1]).shape[0])) {
     gate_up_ =
@@ -131,8 +131,27 @@ class MoeFfn final : public BoundOp {
             down_, kernels_, {.act = act, .expert = groups.expert(group), .scratch = scratch_.of(team)},
             {.y = tile + groups.begin(group) * n, .stride = n, .m_rows = groups.size(group), .n0 = n0, .n1 = n1});
       }
-      for (std::int64_t row = 0; row < rows; ++row) sum_experts(groups, row, tile, {n0, n1});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        if (p_.summed)
+          sum_experts(groups, row, tile, {n0, n1});
+        else
+          copy_experts(groups, row, tile, {n0, n1});
+      }
     });
+  }
+
+  void copy_experts(const ExpertGroups& groups, std::int64_t row, const float* tile,
+                    Team::Range columns) const noexcept {
+    const std::int64_t n = columns.end - columns.begin;
+    const std::size_t bytes = sizeof(float) * static_cast<std::size_t>(n);
+    for (std::int64_t pair = row * n_used_; pair < (row + 1) * n_used_; ++pair) {
+      const std::int32_t position = groups.position(pair);
+      float* y = dst_ + pair * down_.n + columns.begin;
+      if (position < 0)
+        std::memset(y, 0, bytes);
+      else
+        std::memcpy(y, tile + position * n, bytes);
+    }
   }
 
   void sum_experts(const ExpertGroups& groups, std::int64_t row, const float* tile,

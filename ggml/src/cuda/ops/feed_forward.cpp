@@ -156,7 +156,9 @@ class MoeFfn final : public BoundOp {
 };
 
 const char* moe_ffn_declines(const Graph& graph, const Node& node) {
-  if (std::get<MoeFfnParams>(node.params).weight_on_input) return "weights on the experts' input";
+  const auto& p = std::get<MoeFfnParams>(node.params);
+  if (p.weight_on_input) return "weights on the experts' input";
+  if (!p.summed) return "experts that are not summed";
   return slots_decline(graph, node);
 }
 
