@@ -60,7 +60,7 @@ TEST(ConnectionThreads, BeyondTheMostConnectionsWaitInTheOrderTheyCame) {
 }
 
 TEST(ConnectionThreads, ServeBurstsAgainAfterTheirSpareThreadsHaveEnded) {
-  std::atomic<int> n_served{0};
+  std::atomic<int> n_served{0}, n_left{0};
   ConnectionThreads threads(1, 32, milliseconds(1));
   for (int burst = 0; burst < 5; ++burst) {
     const int before = n_served;
@@ -69,10 +69,12 @@ TEST(ConnectionThreads, ServeBurstsAgainAfterTheirSpareThreadsHaveEnded) {
       ASSERT_TRUE(threads.enqueue([&] {
         ++n_served;
         all.wait();
+        ++n_left;
       }));
     }
     wait_until([&] { return n_served == before + 32; });
     all.count_down();
+    wait_until([&] { return n_left == before + 32; });  // none of them may look at the latch when it is gone
     std::this_thread::sleep_for(milliseconds(20));
   }
 }
