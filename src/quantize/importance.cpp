@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -44,6 +45,19 @@ std::vector<float> read_floats(const Reader& reader, const TensorInfo& tensor) {
   return out;
 }
 
+/// A count that is next to nothing makes a mean beyond all numbers.
+void check_means(const std::string& path, const std::string& name, const ImportanceMatrix::Entry& entry) {
+  const std::vector<float> means = ImportanceMatrix::means(entry);
+  if (!std::all_of(means.begin(), means.end(), [](float mean) { return std::isfinite(mean); }))
+    fail(path, ggml::gguf::quoted(name) + " has a sum too large for its count");
+}
+
+/// A key that says how much text was read, 0 without it; more than fits the older format is not believed.
+std::int64_t read_count(const File& file, const char* key) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return std::clamp<std::int64_t>(file.metadata().get_integer(key).value_or(0), 0, kMost);
+}
+
 ImportanceMatrix load_gguf(const std::string& path) {
   const File file = File::open(path);
   if (const auto type = file.metadata().get_string("general.type"); type && *type != "imatrix")
@@ -58,12 +72,14 @@ ImportanceMatrix load_gguf(const std::string& path) {
     if (counts->shape.elements() != tensor.shape.rows())
       fail(path, ggml::gguf::quoted(name) + " has " + std::to_string(counts->shape.elements()) + " counts for " +
                      std::to_string(tensor.shape.rows()) + " matrices");
-    out.entries[name] = {tensor.shape[0], read_floats(reader, tensor), read_floats(reader, *counts)};
+    ImportanceMatrix::Entry& entry = out.entries[name];
+    entry = {tensor.shape[0], read_floats(reader, tensor), read_floats(reader, *counts)};
+    check_means(path, name, entry);
   }
   if (out.entries.empty()) fail(path, "holds no importance data");
   if (const ggml::gguf::Array* datasets = file.metadata().get_array(kDatasets)) out.datasets = datasets->strings;
-  out.chunks = file.metadata().get_integer(kChunks).value_or(0);
-  out.chunk_size = file.metadata().get_integer(kChunkSize).value_or(0);
+  out.chunks = read_count(file, kChunks);
+  out.chunk_size = read_count(file, kChunkSize);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -22,7 +23,9 @@ using ggml::Error;
 using ggml::ErrorCode;
 using ggml::strf;
 
-constexpr std::int32_t kMaxName = 1 << 12;
+constexpr std::int32_t kMaxTensorName = 63;  // as in GGUF
+constexpr std::int32_t kMaxTextName = 1 << 12;
+constexpr float kMostCalls = 1 << 30;  // an exact float within i32
 
 [[noreturn]] void fail(const std::string& path, const std::string& why) {
   throw Error(ErrorCode::invalid_file, path + ": is no importance matrix: " + why,
@@ -51,11 +54,12 @@ class Cursor {
   std::uint64_t at_ = 0;
 };
 
-std::string read_name(Cursor& cursor, const std::string& path) {
+std::string read_name(Cursor& cursor, const std::string& path, std::int32_t longest) {
   const std::int32_t length = cursor.number();
-  if (length <= 0 || length > kMaxName) fail(path, strf("a name of %d bytes at byte %llu", length, cursor.at()));
+  if (length <= 0 || length > longest) fail(path, strf("a name of %d bytes at byte %llu", length, cursor.at()));
   std::string name(static_cast<std::size_t>(length), '\0');
   cursor.read(name.data(), name.size());
+  if (name.find('\0') != std::string::npos) fail(path, ggml::gguf::quoted(name) + " is no name");
   return name;
 }
 
@@ -111,12 +115,12 @@ ImportanceMatrix load_legacy_importance(const std::string& path) {
   if (n_entries <= 0) fail(path, strf("%d entries", n_entries));
   ImportanceMatrix out;
   for (std::int32_t i = 0; i < n_entries; ++i) {
-    const std::string name = read_name(cursor, path);
+    const std::string name = read_name(cursor, path, kMaxTensorName);
     if (!out.entries.emplace(name, read_entry(cursor, path, name)).second)
       fail(path, ggml::gguf::quoted(name) + " is there twice");
   }
   if (cursor.left() >= sizeof(std::int32_t)) out.chunks = std::max(0, cursor.number());
-  if (cursor.left() > sizeof(std::int32_t)) out.datasets = {read_name(cursor, path)};
+  if (cursor.left() > sizeof(std::int32_t)) out.datasets = {read_name(cursor, path, kMaxTextName)};
   return out;
 }
 
@@ -129,9 +133,13 @@ void ImportanceMatrix::save_legacy(const std::string& path) const {
   for (const auto& row : entries) {
     if (!reached(row)) continue;
     const Entry& entry = row.second;
-    // The number of calls scales all values of an entry alike; its size only says how a merge weighs them.
-    const float calls = std::max(1.0F, *std::max_element(entry.counts.begin(), entry.counts.end()));
+    // The number of calls scales all values of an entry alike; its size only says how a merge weighs them, so it may be
+    // less than it was where the format's i32, or the products, have no room for it.
     std::vector<float> values = means(entry);
+    const float greatest = std::max(1.0F, *std::max_element(values.begin(), values.end()));
+    const float room = std::min(kMostCalls, std::numeric_limits<float>::max() / greatest);
+    const float count = *std::max_element(entry.counts.begin(), entry.counts.end());
+    const float calls = std::floor(std::clamp(count, 1.0F, std::max(1.0F, room)));
     for (float& value : values) value *= calls;
     append_text(out, row.first);
     append_number(out, static_cast<std::int64_t>(calls));

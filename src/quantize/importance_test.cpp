@@ -50,6 +50,24 @@ TEST_F(Importance, GgufFilesGiveBackAllSumsAndCounts) {
   EXPECT_EQ(read.chunk_size, 512);
 }
 
+TEST_F(Importance, LegacyFilesHoldMeansOfMoreRowsThanTheirNumbersDo) {
+  matrix_.entries["blk.0.attn_q.weight"] = {3, {3e30F, 6e30F, 0}, {3e18F}};
+  matrix_.entries["output.weight"] = {1, {3e38F}, {1}};
+  matrix_.save_legacy(path());
+  const ImportanceMatrix read = ImportanceMatrix::load(path());
+  const std::vector<float> means = ImportanceMatrix::means(read.entries.at("blk.0.attn_q.weight"));
+  EXPECT_FLOAT_EQ(means[0], 1e12F);
+  EXPECT_FLOAT_EQ(means[1], 2e12F);
+  EXPECT_EQ(means[2], 0);
+  EXPECT_FLOAT_EQ(ImportanceMatrix::means(read.entries.at("output.weight"))[0], 3e38F);
+}
+
+TEST_F(Importance, CountsThatMakeMeansInfiniteAreRefused) {
+  matrix_.entries["output.weight"] = {1, {3e38F}, {1e-3F}};
+  matrix_.save_gguf(path());
+  EXPECT_NE(error_of(path()).find("'output.weight' has a sum too large for its count"), std::string::npos);
+}
+
 TEST_F(Importance, LegacyFilesGiveBackTheMeans) {
   matrix_.save_legacy(path());
   const ImportanceMatrix read = ImportanceMatrix::load(path());

@@ -20,6 +20,16 @@ constexpr float kRange = 16;  // what is less likely than exp(-16) of the likeli
 constexpr float kCodes = 65535;
 constexpr std::size_t kHeadWords = 4;  // two floats
 
+struct RecordHead {
+  float scale = 0, min_log_p = 0;
+};
+RecordHead head_of(std::span<const std::uint16_t> record) {
+  RecordHead head;
+  std::memcpy(&head.scale, record.data(), sizeof(head.scale));
+  std::memcpy(&head.min_log_p, record.data() + 2, sizeof(head.min_log_p));
+  return head;
+}
+
 }  // namespace
 
 double pack_record(std::span<const float> logits, llama::Token token, std::span<std::uint16_t> record) {
@@ -42,12 +52,9 @@ double pack_record(std::span<const float> logits, llama::Token token, std::span<
 }
 
 void unpack_record(std::span<const std::uint16_t> record, std::span<float> log_p) {
-  float scale = 0;
-  float min_log_p = 0;
-  std::memcpy(&scale, record.data(), sizeof(scale));
-  std::memcpy(&min_log_p, record.data() + 2, sizeof(min_log_p));
+  const RecordHead head = head_of(record);
   for (std::size_t i = 0; i < log_p.size(); ++i)
-    log_p[i] = scale * static_cast<float>(record[kHeadWords + i]) + min_log_p;
+    log_p[i] = head.scale * static_cast<float>(record[kHeadWords + i]) + head.min_log_p;
 }
 
 LogitsWriter::LogitsWriter(const std::string& path, const LogitsHeader& header)
@@ -95,10 +102,15 @@ LogitsReader::LogitsReader(const std::string& path) : path_(path), file_(std::fo
   header_.n_ctx = numbers[0];
   header_.n_vocab = numbers[1];
   header_.n_chunk = numbers[2];
-  const std::uintmax_t size = std::filesystem::file_size(path);
+  std::error_code no_size;  // a pipe has none
+  const std::uintmax_t size = std::filesystem::file_size(path, no_size);
+  if (no_size)
+    throw ggml::Error(ggml::ErrorCode::invalid_file, path + ": is no regular file, so its size is unknown",
+                      "write it to disk first");
   const auto tokens =
       static_cast<std::uintmax_t>(std::max(numbers[0], 0)) * static_cast<std::uintmax_t>(std::max(numbers[2], 0));
-  if (header_.n_ctx < 4 || header_.n_vocab < 1 || header_.n_chunk < 1 || tokens > size / sizeof(llama::Token)) {
+  if (header_.n_ctx < 4 || header_.n_vocab < 1 || header_.n_chunk < 1 || tokens > size / sizeof(llama::Token) ||
+      header_.record_words() > size / sizeof(std::uint16_t)) {
     throw ggml::Error(ggml::ErrorCode::invalid_file,
                       fmt::format("{}: {} chunks of {} tokens and a vocabulary of {} cannot be in {} bytes", path,
                                   numbers[2], numbers[0], numbers[1], size));
@@ -121,6 +133,15 @@ void LogitsReader::get(void* data, std::size_t bytes) {
 
 void LogitsReader::read(std::span<std::uint16_t> records) {
   get(records.data(), records.size_bytes());
+  for (std::size_t at = 0; at < records.size(); at += header_.record_words(), ++records_read_) {
+    const RecordHead head = head_of(records.subspan(at));
+    if (head.scale >= 0 && std::isfinite(head.min_log_p) && std::isfinite(head.scale * kCodes + head.min_log_p))
+      continue;
+    throw ggml::Error(ggml::ErrorCode::invalid_file,
+                      fmt::format("{}: record {} has the scale {} and the least log-probability {}", path_,
+                                  records_read_, head.scale, head.min_log_p),
+                      "the model that wrote it gave logits that are no numbers, or the file is damaged");
+  }
 }
 
 }  // namespace perplexity

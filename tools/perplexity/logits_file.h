@@ -50,7 +50,7 @@ class LogitsWriter {
   std::unique_ptr<std::FILE, FileCloser> file_;
 };
 
-/// Reads one. Throws ggml::Error(invalid_file) for a file that is none, or that ends early.
+/// Reads one. Throws ggml::Error(invalid_file) for a file that is none, that ends early or whose numbers are none.
 class LogitsReader {
  public:
   explicit LogitsReader(const std::string& path);
@@ -63,6 +63,7 @@ class LogitsReader {
   const std::string path_;
   std::unique_ptr<std::FILE, FileCloser> file_;
   LogitsHeader header_;
+  std::size_t records_read_ = 0;
 };
 
 }  // namespace perplexity

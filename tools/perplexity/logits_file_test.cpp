@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "ggml/error.h"
 #include "test_support.h"
@@ -92,7 +94,30 @@ TEST(LogitsFile, HostileFilesAreRefused) {
   EXPECT_TRUE(refused("_logits_" + number(512) + number(100) + number(2000000000)));
   EXPECT_TRUE(refused("_logits_" + number(-8) + number(100) + number(-2)));
   EXPECT_TRUE(refused("_logits_" + number(4) + number(3) + number(1) + number(0) + number(1) + number(2) + number(3)));
+  EXPECT_TRUE(refused("_logits_" + number(4) + number(2000000000) + number(1) + std::string(16, '\0')))
+      << "not one record of that vocabulary is in the file";
   EXPECT_THROW(LogitsReader((folder.path() / "none").string()), ggml::Error);
+}
+
+TEST(LogitsFile, RecordsOfNoNumbersAreRefusedByTheirPlace) {
+  const tandem::TempDir folder;
+  const std::string path = (folder.path() / "f").string();
+  const LogitsHeader header = small_header(7);
+  std::vector<std::uint16_t> records(header.record_words() * 2);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(records.data() + header.record_words() + 2, &nan, sizeof(nan));
+  {
+    LogitsWriter writer(path, header);
+    writer.write(records);
+    writer.finish();
+  }
+  LogitsReader reader(path);
+  try {
+    reader.read(records);
+    FAIL() << "read a NaN";
+  } catch (const ggml::Error& error) {
+    EXPECT_NE(error.message().find("record 1 has the scale 0"), std::string::npos) << error.message();
+  }
 }
 
 }  // namespace
