@@ -32,13 +32,26 @@ bool is_expert_stack(std::size_t role) {
   }
 }
 
+[[noreturn]] void fail_numbers(const char* what) {
+  throw Error(ErrorCode::internal, ggml::strf("the model gave %s that are not numbers", what),
+              "the weights may be damaged (--check-tensors looks for it), or a cache type too coarse for this model");
+}
+
 /// Ends the step instead of the process when a model's arithmetic has failed.
 void check_numbers(std::span<const float> values, const char* what) {
   bool bad = false;
   for (const float v : values) bad |= v != v;
-  if (bad)
-    throw Error(ErrorCode::internal, ggml::strf("the model gave %s that are not numbers", what),
-                "the weights may be damaged (--check-tensors looks for it), or a cache type too coarse for this model");
+  if (bad) fail_numbers(what);
+}
+
+/// The same while the values are copied: a card has just written them past the processor's caches.
+void copy_numbers(std::span<const float> values, float* to, const char* what) {
+  bool bad = false;
+  for (const float v : values) {
+    *to++ = v;
+    bad |= v != v;
+  }
+  if (bad) fail_numbers(what);
 }
 
 void check_stop(const ggml::StopToken& stop) {
@@ -344,9 +357,8 @@ void StepRunner::sample_on_host(std::size_t output, Sampler& sampler) {
 void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_numbers({ports().logits() + i * n_vocab, n_vocab}, "logits");
-    if (outputs[i].logits != nullptr)
-      std::memcpy(outputs[i].logits, ports().logits() + i * n_vocab, n_vocab * sizeof(float));
+    const std::span<const float> logits(ports().logits() + i * n_vocab, n_vocab);
+    outputs[i].logits != nullptr ? copy_numbers(logits, outputs[i].logits, "logits") : check_numbers(logits, "logits");
     if (outputs[i].sampler == nullptr) continue;
     const bool on_host = outputs[i].sampler->on_host();
     if (on_host) sample_on_host(i, *outputs[i].sampler);
