@@ -1,5 +1,7 @@
 #include "cuda/bound_op.h"
 
+#include <algorithm>
+
 #include "cuda/planes.h"
 
 namespace ggml::cuda {
@@ -7,6 +9,29 @@ namespace ggml::cuda {
 Rows BindContext::rows_of(TensorId id) const {
   const Tensor& t = graph_.at(id);
   return t.rows == Rows::fixed && t.role == TensorRole::view ? graph_.at(t.base).rows : t.rows;
+}
+
+int* Counters::take(std::size_t n) {
+  constexpr std::size_t kBytes = 64 * 1024;
+  constexpr std::size_t kAlign = 64;
+  const std::size_t bytes = (n * sizeof(int) + kAlign - 1) / kAlign * kAlign;
+  if (buffers_.empty() || used_ + bytes > buffers_.back()->bytes()) {
+    buffers_.push_back(std::make_unique<CudaBuffer>(device_, std::max(kBytes, bytes), BufferKind::device));
+    CUDA_CHECK(cudaMemset(buffers_.back()->data(), 0, buffers_.back()->bytes()));
+    CUDA_CHECK(cudaStreamSynchronize(nullptr));
+    used_ = 0;
+  }
+  int* counters = reinterpret_cast<int*>(buffers_.back()->data() + used_);
+  used_ += bytes;
+  return counters;
+}
+
+std::vector<RoundedTensor> BindContext::rounded_forms(TensorId values) const {
+  std::vector<RoundedTensor> forms;
+  for (const RoundedTensor& r : in_.rounded) {
+    if (r.values == values) forms.push_back(r);
+  }
+  return forms;
 }
 
 std::byte* BindContext::pinned(std::size_t bytes) const {

@@ -34,6 +34,26 @@ class Carver {
   std::size_t used_ = 0;
 };
 
+/// An activation that its producer leaves rounded to 8 bits as well; `rounded` holds that form of it.
+struct RoundedTensor {
+  TensorId values;
+  ActType act = ActType::f32;
+  TensorId rounded;
+};
+
+/// Integers of the card that are zero whenever no kernel is at work: kernels count arrivals with them and put them
+/// back.
+class Counters {
+ public:
+  explicit Counters(int device) : device_(device) {}
+  [[nodiscard]] int* take(std::size_t n);
+
+ private:
+  int device_;
+  std::vector<std::unique_ptr<CudaBuffer>> buffers_;
+  std::size_t used_ = 0;  // bytes of the last one
+};
+
 /// Everything a node's implementation may ask for while it is bound.
 class BindContext {
  public:
@@ -43,6 +63,8 @@ class BindContext {
     const DeviceCounts* counts = nullptr;                           // on the card; null while sizes are measured
     std::span<std::byte* const> addresses;                          // per TensorId; empty while sizes are measured
     std::vector<std::unique_ptr<CudaBuffer>>* constants = nullptr;  // of the program; null while sizes are measured
+    Counters* counters = nullptr;                                   // likewise
+    std::span<const RoundedTensor> rounded;
   };
   BindContext(const Graph& graph, const Inputs& inputs) : graph_(graph), in_(inputs) {}
 
@@ -64,6 +86,12 @@ class BindContext {
   /// Vectors of `width` elements that a tensor holds in a step.
   [[nodiscard]] RowCount rows(TensorId id, std::int64_t width) const;
   [[nodiscard]] const int* n_spans() const { return in_.counts == nullptr ? nullptr : &in_.counts->n_spans; }
+  /// Zeros for kernels that count; null while sizes are measured.
+  [[nodiscard]] int* counters(int n) const {
+    return in_.counters == nullptr ? nullptr : in_.counters->take(static_cast<std::size_t>(n));
+  }
+  /// The forms in which the producer of `values` leaves it as well.
+  [[nodiscard]] std::vector<RoundedTensor> rounded_forms(TensorId values) const;
   /// Copies constants to the card; they live as long as the program.
   template <class T>
   [[nodiscard]] const T* constants(std::span<const T> values) const {

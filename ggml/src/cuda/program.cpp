@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/port_address.h"
+#include "cuda/fusion.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
 
@@ -48,7 +49,7 @@ const char* declines(const Graph& graph, const Node& node) {
 }
 
 LoweredGraph lower(const Graph& graph, const CompileOptions& options) {
-  LoweredGraph lowered{decompose(graph, has_native_form, &options), {}, {}};
+  LoweredGraph lowered{decompose(graph, has_native_form, &options), {}, {}, {}};
   for (const Node& node : lowered.graph.nodes) {
     const char* why = nullptr;
     const OpImpl* impl = choose(lowered.graph, node, &why);
@@ -56,21 +57,25 @@ LoweredGraph lower(const Graph& graph, const CompileOptions& options) {
       throw Error(ErrorCode::unsupported,
                   strf("%s: the CUDA device cannot run op %s (%s)", node.name.c_str(), op_name(node.op), why));
     }
-    lowered.impls.push_back(impl);
+    lowered.binders.emplace_back(impl->bind);
     lowered.notes.push_back(strf("%s %s: %s %s", op_name(node.op), node.name.c_str(),
                                  is_primitive(node.op) ? "primitive" : "native", impl->name));
   }
+  if (options.decompose_all) return lowered;
+  join_heads(lowered);
+  share_rounding(lowered);
   return lowered;
 }
 
 MemoryPlan plan(const LoweredGraph& lowered, int multiprocessors, std::vector<std::size_t>& scratch_offsets) {
   BindContext::Inputs inputs;
   inputs.multiprocessors = multiprocessors;
+  inputs.rounded = lowered.rounded;
   const BindContext context(lowered.graph, inputs);
   std::vector<std::size_t> scratch;
   for (std::size_t i = 0; i < lowered.graph.nodes.size(); ++i) {
     Carver carver(nullptr);
-    const std::unique_ptr<BoundOp> op = lowered.impls[i]->bind(context, lowered.graph.nodes[i], carver);
+    const std::unique_ptr<BoundOp> op = lowered.binders[i](context, lowered.graph.nodes[i], carver);
     scratch.push_back(carver.used());
   }
   return plan_memory(lowered.graph, scratch, scratch_offsets);
@@ -80,7 +85,8 @@ CudaProgram::CudaProgram(LoweredGraph lowered, const CudaProgramInputs& inputs)
     : lowered_(std::move(lowered)),
       observer_(inputs.observer),
       host_counts_(inputs.device, sizeof(DeviceCounts), BufferKind::host_pinned),
-      device_counts_(inputs.device, sizeof(DeviceCounts), BufferKind::device) {
+      device_counts_(inputs.device, sizeof(DeviceCounts), BufferKind::device),
+      counters_(inputs.device) {
   std::vector<std::size_t> scratch_offsets;
   plan_ = plan(lowered_, inputs.multiprocessors, scratch_offsets);
   if (plan_.arena_bytes > inputs.arena.bytes()) {
@@ -93,6 +99,12 @@ CudaProgram::CudaProgram(LoweredGraph lowered, const CudaProgramInputs& inputs)
 }
 
 CudaProgram::~CudaProgram() = default;
+
+std::size_t CudaProgram::launches() const noexcept {
+  std::size_t n = 0;
+  for (const Stretch& stretch : stretches_) n += stretch.launches;
+  return n;
+}
 
 void CudaProgram::bind_addresses(const CudaProgramInputs& inputs) {
   const Graph& graph = lowered_.graph;
@@ -108,6 +120,8 @@ void CudaProgram::bind_addresses(const CudaProgramInputs& inputs) {
       addresses_[i] = inputs.arena.data() + plan_.offsets[i];
     }
   }
+  ports_ = PortsOnCard(graph, inputs.device, addresses_);
+  ports_.add(host_counts_.data(), device_counts_.data(), sizeof(DeviceCounts));
   resolve_views(graph, addresses_);
 }
 
@@ -118,11 +132,13 @@ void CudaProgram::bind_ops(const CudaProgramInputs& inputs, std::span<const std:
   in.counts = reinterpret_cast<const DeviceCounts*>(device_counts_.data());
   in.addresses = addresses_;
   in.constants = &constants_;
+  in.counters = &counters_;
+  in.rounded = lowered_.rounded;
   const BindContext context(lowered_.graph, in);
   for (std::size_t i = 0; i < lowered_.graph.nodes.size(); ++i) {
     const std::size_t offset = i < scratch_offsets.size() ? scratch_offsets[i] : kNotInArena;
     Carver carver(inputs.arena.data() + (offset == kNotInArena ? 0 : offset));
-    ops_.push_back(lowered_.impls[i]->bind(context, lowered_.graph.nodes[i], carver));
+    ops_.push_back(lowered_.binders[i](context, lowered_.graph.nodes[i], carver));
   }
 }
 
@@ -151,11 +167,10 @@ void CudaProgram::capture(Stretch& stretch, cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   try {
-    if (&stretch == &stretches_.front()) {
-      CUDA_CHECK(
-          cudaMemcpyAsync(device_counts_.data(), host_counts_.data(), sizeof(DeviceCounts), cudaMemcpyDefault, stream));
-    }
+    if (&stretch == &stretches_.front()) ports_.launch_fetch(stream);
     for (std::size_t i = stretch.begin; i < stretch.end; ++i) ops_[i]->launch(stream);
+    ports_.launch_results(stretch.begin, stretch.end, reinterpret_cast<const DeviceCounts*>(device_counts_.data()),
+                          stream);
   } catch (...) {
     (void)cudaStreamEndCapture(stream, &graph);
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
@@ -163,6 +178,8 @@ void CudaProgram::capture(Stretch& stretch, cudaStream_t stream) {
   }
   CUDA_CHECK(cudaStreamEndCapture(stream, &graph));
   stretch.graph = GraphExec(graph);
+  CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &stretch.launches));
+  logf(LogLevel::debug, "cuda graph nodes=%zu launches=%zu", stretch.end - stretch.begin, stretch.launches);
   CUDA_CHECK(cudaGraphDestroy(graph));
 }
 

@@ -4,17 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "cuda/bound_op.h"
+#include "cuda/lowered_graph.h"
+#include "cuda/ports_on_card.h"
 #include "cuda/resources.h"
 
 namespace ggml::cuda {
-
-/// A graph in the form a card runs: coarse nodes it has kernels for, primitives for the rest.
-struct LoweredGraph {
-  Graph graph;
-  std::vector<const OpImpl*> impls;  // per node
-  std::vector<std::string> notes;    // per node, for describe()
-};
 
 /// Why a card has no kernel for the node; null: it has one.
 [[nodiscard]] const char* declines(const Graph& graph, const Node& node);
@@ -44,6 +38,8 @@ class CudaProgram final : public Program {
 
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return plan_; }
   [[nodiscard]] std::vector<std::string> describe() const override { return lowered_.notes; }
+  /// Kernels in the graphs that were captured so far.
+  [[nodiscard]] std::size_t launches() const noexcept;
 
   /// Puts a step into the stream. Work for the host and observers wait for what comes before them; otherwise the call
   /// returns before the work is done.
@@ -54,6 +50,7 @@ class CudaProgram final : public Program {
   struct Stretch {
     std::size_t begin = 0, end = 0;  // nodes
     GraphExec graph;
+    std::size_t launches = 0;
     const BoundOp* host = nullptr;
     std::vector<TensorId> observed;
     const Node* tapped = nullptr;
@@ -74,8 +71,10 @@ class CudaProgram final : public Program {
   std::vector<std::unique_ptr<BoundOp>> ops_;
   std::vector<Stretch> stretches_;
   Observer* observer_;
-  CudaBuffer host_counts_;  // pinned: the source of the copy at the start of each graph
+  CudaBuffer host_counts_;  // pinned: the source of the copy at the start of each step
   CudaBuffer device_counts_;
+  Counters counters_;
+  PortsOnCard ports_;
 };
 
 }  // namespace ggml::cuda

@@ -1,9 +1,7 @@
 #include "cuda/kernels/get_rows.cuh"
 #include "cuda/kernels/tile_product.cuh"
-#include "cuda/kernels/vector_product.cuh"
 
 template void ggml::cuda::launch_get_rows<4, ggml::cuda::ScaleForm::half, 8>(const GetRowsArgs&, CUstream_st*);
-template void ggml::cuda::launch_vector_product<4, ggml::cuda::ScaleForm::half, 8>(const ProductArgs&, CUstream_st*);
 template void ggml::cuda::launch_tile_product<4, ggml::cuda::ScaleForm::half, 8>(const ProductArgs&, CUstream_st*);
 template void ggml::cuda::launch_expert_tiles<4, ggml::cuda::ScaleForm::half, 8>(const ProductArgs&, const ExpertTiles&,
                                                                                  CUstream_st*);

@@ -1,10 +1,7 @@
 #include "cuda/kernels/get_rows.cuh"
 #include "cuda/kernels/tile_product.cuh"
-#include "cuda/kernels/vector_product.cuh"
 
 template void ggml::cuda::launch_get_rows<5, ggml::cuda::ScaleForm::half_min, 0>(const GetRowsArgs&, CUstream_st*);
-template void ggml::cuda::launch_vector_product<5, ggml::cuda::ScaleForm::half_min, 0>(const ProductArgs&,
-                                                                                       CUstream_st*);
 template void ggml::cuda::launch_tile_product<5, ggml::cuda::ScaleForm::half_min, 0>(const ProductArgs&, CUstream_st*);
 template void ggml::cuda::launch_expert_tiles<5, ggml::cuda::ScaleForm::half_min, 0>(const ProductArgs&,
                                                                                      const ExpertTiles&, CUstream_st*);

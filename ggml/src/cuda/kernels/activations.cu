@@ -3,8 +3,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/device.cuh"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/turn.cuh"
 
 // Kernels over activations. All are small next to the products; each row or element is read once.
 namespace ggml::cuda {
@@ -174,32 +176,6 @@ __global__ void __launch_bounds__(kBlock) binary(const BinaryArgs a) {
   a.y[i] = kKind == BinaryKind::add ? a.a[at_a] + a.b[at_b] : a.a[at_a] * a.b[at_b];
 }
 
-__device__ float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
-
-__device__ float activate(Activation act, float x) {
-  switch (act) {
-    case Activation::none:
-      return x;
-    case Activation::silu:
-      return x * sigmoid(x);
-    case Activation::gelu:
-      return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
-    case Activation::relu2:
-      return x > 0 ? x * x : 0.0f;
-    case Activation::sigmoid:
-      return sigmoid(x);
-    case Activation::softplus:
-      return x > 20.0f ? x : log1pf(expf(x));
-    case Activation::swiglu_oai: {
-      const float v = fminf(x, 7.0f);
-      return v * sigmoid(1.702f * v);
-    }
-  }
-  return x;
-}
-
 __global__ void __launch_bounds__(kBlock)
     unary(UnaryParams p, const float* x, float* y, std::int64_t width, RowCount rows) {
   begin_kernel();
@@ -230,14 +206,7 @@ __global__ void __launch_bounds__(kBlock) gated(GatedParams p, const GatedArgs a
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
   if (i >= live(a.rows) * a.width) return;
   const std::int64_t at = i / a.width * a.stride + i % a.width;
-  float g = activate(p.act, a.gate[at]), u = a.up[at];
-  if (p.act == Activation::swiglu_oai) {
-    u = fminf(fmaxf(u, -7.0f), 7.0f) + 1.0f;
-  } else if (p.limit > 0) {
-    g = fminf(g, p.limit);
-    u = fminf(fmaxf(u, -p.limit), p.limit);
-  }
-  a.y[i] = g * u;
+  a.y[i] = gated_value(p, a.gate[at], a.up[at]);
 }
 
 __global__ void __launch_bounds__(kBlock)
@@ -255,29 +224,25 @@ __global__ void __launch_bounds__(kBlock) rotate(const RotateArgs a) {
   if (token >= live(a.tokens)) return;
   const int pairs = a.n_rot / 2;
   for (int p = static_cast<int>(threadIdx.x); p < pairs; p += kBlock) {
-    const double factor = a.factors == nullptr ? 1.0 : static_cast<double>(a.factors[p]);
-    constexpr double kTurn = 6.283185307179586;
-    const double angle = a.positions[token] * a.frequencies[p] / factor;
-    float s, c;
-    sincosf(static_cast<float>(angle - rint(angle / kTurn) * kTurn), &s, &c);
-    angles[p] = {a.magnitude * c, a.magnitude * s};
+    angles[p] = turn_of(a, a.positions[token], p);
   }
   __syncthreads();
   const std::int64_t base = token * a.heads * a.d;
   const int half = a.d / 2 + a.d % 2;
-  for (int i = static_cast<int>(threadIdx.x); i < a.heads * half; i += kBlock) {
-    const int head = i / half, p = i % half;
+  for (int work = static_cast<int>(threadIdx.x); work < a.heads * half; work += kBlock) {
+    const int head = work / half, p = work % half;
     const float* x = a.x + base + static_cast<std::int64_t>(head) * a.d;
     float* y = a.y + base + static_cast<std::int64_t>(head) * a.d;
     if (p < pairs) {
-      const int first = a.adjacent ? 2 * p : p, second = a.adjacent ? 2 * p + 1 : p + pairs;
+      const int first = a.first + (a.adjacent ? 2 * p : p), second = a.first + (a.adjacent ? 2 * p + 1 : p + pairs);
       const float u = x[first], v = x[second];
       y[first] = u * angles[p].x - v * angles[p].y;
       y[second] = u * angles[p].y + v * angles[p].x;
     } else {  // the rest of the head passes unchanged
-      const int first = a.n_rot + 2 * (p - pairs);
-      if (first < a.d) y[first] = x[first];
-      if (first + 1 < a.d) y[first + 1] = x[first + 1];
+      for (int i = 2 * (p - pairs); i < 2 * (p - pairs) + 2 && i < a.d - a.n_rot; ++i) {
+        const int at = i < a.first ? i : i + a.n_rot;
+        y[at] = x[at];
+      }
     }
   }
 }
@@ -314,6 +279,10 @@ void launch_round(ActType act, const float* x, float* y, int k, const RowCount& 
 }
 
 void launch_norm(const NormArgs& args, cudaStream_t stream) {
+  const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  if (norm_fits_registers(args.n, args.heads) && aligned(args.x) && aligned(args.y) && aligned(args.residual)) {
+    return launch_norm_in_registers(args, stream);
+  }
   launch(norm_rows, static_cast<unsigned>(args.rows.capacity), kBlock, 0, stream, args);
 }
 

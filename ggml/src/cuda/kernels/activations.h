@@ -19,6 +19,12 @@ void launch_quantise(ActType act, const QuantiseArgs& args, CUstream_st* stream)
 /// The rounded values again as f32 (the primitive quantise_act).
 void launch_round(ActType act, const float* x, float* y, int k, const RowCount& rows, CUstream_st* stream);
 
+/// A form in which a kernel also leaves its result; f32: none.
+struct RoundedOutput {
+  ActType act = ActType::f32;
+  QuantisedRows to;
+};
+
 /// s = x + residual; y = norm(s) * weight + bias.
 struct NormArgs {
   const float* x = nullptr;
@@ -32,8 +38,12 @@ struct NormArgs {
   NormKind kind = NormKind::rms;
   float eps = 0.0f;
   RowCount rows;
+  RoundedOutput rounded[2];  // only where norm_fits_registers()
 };
 void launch_norm(const NormArgs& args, CUstream_st* stream);
+/// Whether rows of n values with weights for `heads` heads can be normalised without reading them twice.
+[[nodiscard]] bool norm_fits_registers(int n, int heads);
+void launch_norm_in_registers(const NormArgs& args, CUstream_st* stream);
 
 enum class BinaryKind : std::uint8_t { add, mul };
 struct BinaryArgs {
@@ -72,6 +82,7 @@ struct RotateArgs {
   const float* x = nullptr;
   float* y = nullptr;
   int d = 0, heads = 0, n_rot = 0;
+  int first = 0;  // element of a head from which on n_rot are rotated
   bool adjacent = false;
   RowCount tokens;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cuda/kernels/activations.h"
 #include "cuda/kernels/weights.h"
 #include "ggml/kv_layout.h"
 #include "ggml/op.h"
@@ -48,9 +49,37 @@ struct AttentionArgs {
   // Cells are split among blocks; each leaves its maximum, sum and weighted values.
   int n_splits = 1;
   float* partial = nullptr;  // [dv + 2] per (row, head, split)
+  // Few rows only.
+  int* arrived = nullptr;  // zeros, few_rows_attention_counters() of them
+  RoundedOutput rounded;   // the result also in this form
 };
 /// How many splits fill the card; partial needs rows * n_head * splits * (dv + 2) floats when it is above 1.
 [[nodiscard]] int attention_splits(int rows, int n_head_kv, int multiprocessors);
 void launch_attention(const AttentionArgs& args, CUstream_st* stream);
+
+// The same for few rows, each a sequence of its own as a rule: cells are split finely, keys and values read once for
+// all heads that share them.
+/// Whether head sizes allow it, and whether the result can be rounded at once.
+[[nodiscard]] bool few_rows_attention_fits(const KvPlanes& kv);
+[[nodiscard]] bool few_rows_attention_rounds(int group, int dv);
+[[nodiscard]] int few_rows_attention_splits(int rows, int n_head_kv, int group, int multiprocessors);
+[[nodiscard]] int few_rows_attention_counters(int rows, int n_head_kv, int group);
+void launch_few_rows_attention(const AttentionArgs& args, CUstream_st* stream);
+
+/// From projected heads to attention: norms of q and k, rotation, and k and v into the cache.
+struct HeadsArgs {
+  KvPlanes kv;
+  KvInputs in;
+  const float* q = nullptr;
+  const float* k = nullptr;
+  const float* v = nullptr;
+  float* q_rotated = nullptr;
+  NormArgs q_norm, k_norm;  // weight (or null), heads and eps of each; rms
+  RotateArgs rotate;        // without x, y and heads; n_rot 0: nothing is rotated
+  int n_head = 0;
+  RowCount tokens;
+};
+inline constexpr int kMostHeadValues = 256;  // dk and dv may not be larger
+void launch_heads(const HeadsArgs& args, CUstream_st* stream);
 
 }  // namespace ggml::cuda

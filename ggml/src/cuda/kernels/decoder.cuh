@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/kernels/plane_kinds.h"
 #include "cuda/kernels/weights.h"
 
 /// Reading weights from their planes, by bits per code and form of the scales. A unit is 32 weights of a row.
@@ -191,5 +192,17 @@ struct Decoder {
   __device__ Codes codes() const { return code_planes.template codes<kCenter>(); }
   __device__ Scales scales() const { return scale_plane.scales(); }
 };
+
+/// Calls f.template operator()<D>() with the decoder of a kind that is the same for the whole block.
+template <class F>
+__device__ __forceinline__ void with_decoder(PlaneKind kind, F&& f) {
+  switch (kind) {
+#define KIND(bits, form, center)        \
+  case PlaneKind::bits_##bits##_##form: \
+    return f.template operator()<Decoder<bits, ScaleForm::form, center>>();
+    GGML_CUDA_PLANE_KINDS(KIND)
+#undef KIND
+  }
+}
 
 }  // namespace ggml::cuda

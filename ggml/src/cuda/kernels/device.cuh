@@ -12,7 +12,8 @@ namespace ggml::cuda {
 inline constexpr int kWarp = 32;
 
 /// Waits for the kernels before this one. Every thread of every block calls it before it reads what they wrote and
-/// before it ends (also a block with nothing to do), or the order of later kernels is lost.
+/// before it ends (also a block with nothing to do), or the order of later kernels is lost. Weights, counts and the
+/// step's inputs (ports_on_card.h) may be read before: they were there when the first kernel of the graph began.
 __device__ __forceinline__ void wait_for_previous() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

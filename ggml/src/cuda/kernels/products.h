@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cuda/kernels/plane_kinds.h"
 #include "cuda/kernels/weights.h"
 
 struct CUstream_st;
@@ -9,9 +10,29 @@ namespace ggml::cuda {
 
 inline constexpr int kMaxVectorRows = 8;  // up to here every weight is read once for all rows
 
-/// Few rows (at most kMaxVectorRows of capacity, or any number of pairs with ids): one warp per weight row.
-template <int kBits, ScaleForm kForm, int kCenter>
-void launch_vector_product(const ProductArgs& args, CUstream_st* stream);
+inline constexpr int kMaxProducts = 3;
+
+/// Products of the same few rows with several matrices (query, key and value; gate and up), by one launch.
+struct RowProducts {
+  ProductArgs product[kMaxProducts];
+  PlaneKind kind[kMaxProducts] = {};
+  int n = 0;
+  // Filled in by launch_row_products().
+  int lanes[kMaxProducts] = {};
+  int first_block[kMaxProducts] = {};
+
+  void add(PlaneKind planes, const ProductArgs& args) {
+    kind[n] = planes;
+    product[n++] = args;
+  }
+};
+
+/// Few rows (at most kMaxVectorRows of capacity, or any number of pairs with ids): a few lanes per weight row. The rows
+/// of all products are as many.
+void launch_row_products(RowProducts products, CUstream_st* stream);
+/// For one number of rows per block; instantiated in instances/.
+template <int kRows>
+void launch_row_products_of(const RowProducts& products, unsigned blocks, CUstream_st* stream);
 
 /// Many rows of one matrix: tiles on the int8 tensor cores.
 template <int kBits, ScaleForm kForm, int kCenter>

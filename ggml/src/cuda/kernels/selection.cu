@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/device.cuh"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/order.cuh"
 
 namespace ggml::cuda {
 namespace {
@@ -38,13 +39,6 @@ __global__ void __launch_bounds__(kBlock) softmax(const float* x, float* y, int 
   for (int i = static_cast<int>(threadIdx.x); i < n; i += kBlock) sum += expf(x[row * n + i] - largest);
   sum = block_sum(sum, shared);
   for (int i = static_cast<int>(threadIdx.x); i < n; i += kBlock) y[row * n + i] = expf(x[row * n + i] - largest) / sum;
-}
-
-/// A float as an unsigned number of the same order; NaN counts as the smallest.
-__device__ unsigned order_of(float v) {
-  if (isnan(v)) return 0;
-  const unsigned bits = __float_as_uint(v == 0.0f ? 0.0f : v);
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
 /// Value first, then the lower id.

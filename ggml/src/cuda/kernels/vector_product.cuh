@@ -5,7 +5,8 @@
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/products.h"
 
-// y = W x for few rows of activations (decoding): every weight is read once.
+// y = W x for few rows of activations (decoding): every weight is read once. Several matrices, of any kinds of planes,
+// can be multiplied by one launch: a block works on one of them.
 //
 // A group of 4 to 32 lanes computes one weight row; a lane takes every group-size-th unit of 32 weights, four of them
 // in flight. Bound by memory: the codes plane is read with 16 bytes per lane. Weights of a single matrix do not depend
@@ -32,7 +33,7 @@ struct RowChoice {
 /// The matrix and the input row of result row `pair`.
 __device__ __forceinline__ RowChoice choose_row(const ProductArgs& a, int pair, std::int64_t n) {
   if (a.experts.ids == nullptr) return {a.w.first + n, 0, pair, false};
-  const int id = a.experts.ids[pair];
+  const int id = __ldcg(a.experts.ids + pair);  // may be read before the wait (expert_rows.h)
   const bool zero = id < a.experts.begin || id >= a.experts.end;
   return {a.w.first + id * a.w.rows_per_matrix + n, id, a.experts.shared_input ? pair / a.experts.n_used : pair, zero};
 }
@@ -71,10 +72,10 @@ __device__ __forceinline__ float unit_product(const D& decoder, const Codes& cod
   return sum;
 }
 
+/// Result rows of block `block` of one matrix. Calls wait_for_previous().
 template <class D, int kRows>
-__global__ void __launch_bounds__(kVectorThreads) vector_product(const __grid_constant__ ProductArgs a, int lanes) {
-  allow_next();
-  const int thread = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+__device__ __forceinline__ void multiply_rows(const ProductArgs& a, int lanes, int block) {
+  const int thread = block * kVectorThreads + static_cast<int>(threadIdx.x);
   const std::int64_t n = thread / lanes;
   const int lane = thread % lanes;
   const int units = a.w.k / kUnit;
@@ -122,19 +123,24 @@ __global__ void __launch_bounds__(kVectorThreads) vector_product(const __grid_co
   }
 }
 
-template <int kBits, ScaleForm kForm, int kCenter>
-void launch_vector_product(const ProductArgs& args, cudaStream_t stream) {
-  using D = Decoder<kBits, kForm, kCenter>;
-  const int lanes = lanes_per_row(args.w.k);
-  const auto blocks = static_cast<unsigned>((args.w.n * lanes + kVectorThreads - 1) / kVectorThreads);
-  const int rows = args.rows.capacity;
-  const int per_block = args.experts.ids != nullptr || rows == 1 ? 1 : rows == 2 ? 2 : rows <= 4 ? 4 : 8;
-  const dim3 grid(blocks, static_cast<unsigned>((rows + per_block - 1) / per_block));
-  auto* kernel = per_block == 1   ? vector_product<D, 1>
-                 : per_block == 2 ? vector_product<D, 2>
-                 : per_block == 4 ? vector_product<D, 4>
-                                  : vector_product<D, 8>;
-  launch(kernel, grid, kVectorThreads, 0, stream, args, lanes);
+template <int kRows>
+__global__ void __launch_bounds__(kVectorThreads) row_products(const __grid_constant__ RowProducts p) {
+  allow_next();
+  const int block = static_cast<int>(blockIdx.x);
+  int part = 0;
+#pragma unroll
+  for (int i = 1; i < kMaxProducts; ++i) part += i < p.n && block >= p.first_block[i] ? 1 : 0;
+  with_decoder(p.kind[part], [&]<class D>() {
+    multiply_rows<D, kRows>(p.product[part], p.lanes[part], block - p.first_block[part]);
+  });
+}
+
+/// kRows activation rows per block; the products are laid out already.
+template <int kRows>
+void launch_row_products_of(const RowProducts& products, unsigned blocks, cudaStream_t stream) {
+  const int rows = products.product[0].rows.capacity;
+  launch(row_products<kRows>, dim3(blocks, static_cast<unsigned>((rows + kRows - 1) / kRows)), kVectorThreads, 0,
+         stream, products);
 }
 
 }  // namespace ggml::cuda

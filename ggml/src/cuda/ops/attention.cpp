@@ -1,9 +1,15 @@
 #include "cuda/kernels/attention.h"
 
+#include "cuda/ops/heads.h"
+#include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
+#include "cuda/ops/rotation.h"
 
 namespace ggml::cuda {
 namespace {
+
+/// Above so many rows the kernel for prompts is taken.
+constexpr int kFewRows = 16;
 
 KvPlanes planes_of(const KvLayout& kv) {
   KvPlanes p;
@@ -67,16 +73,59 @@ class Attend {
     a_.window_kind = p.window_kind;
     a_.window = p.window;
     a_.tokens = c.rows(node.dst[0], static_cast<std::int64_t>(p.kv.dv) * p.n_head);
-    a_.n_splits = attention_splits(a_.tokens.capacity, p.kv.n_head_kv, c.multiprocessors());
+    const int group = p.n_head / p.kv.n_head_kv, rows = a_.tokens.capacity;
+    few_ = rows <= kFewRows && few_rows_attention_fits(a_.kv);
+    a_.n_splits = few_ ? few_rows_attention_splits(rows, p.kv.n_head_kv, group, c.multiprocessors())
+                       : attention_splits(rows, p.kv.n_head_kv, c.multiprocessors());
+    if (few_) a_.arrived = c.counters(few_rows_attention_counters(rows, p.kv.n_head_kv, group));
+    RoundedOutput rounded[1];
+    set_rounded_outputs(c, node.dst[0], p.kv.dv * p.n_head, a_.tokens, rounded);
+    a_.rounded = rounded[0];
     if (a_.n_splits > 1) {
       a_.partial =
           carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * p.n_head * a_.n_splits * (p.kv.dv + 2));
     }
   }
-  void launch(cudaStream_t stream) const { launch_attention(a_, stream); }
+  void launch(cudaStream_t stream) const {
+    few_ ? launch_few_rows_attention(a_, stream) : launch_attention(a_, stream);
+  }
 
  private:
   AttentionArgs a_;
+  bool few_ = false;
+};
+
+/// Norms of q and k, rotation and the cache's new cells in one launch.
+class Heads final : public BoundOp {
+ public:
+  Heads(const BindContext& c, const HeadsParams& p, const Node& node) {
+    const std::size_t q = p.rope.has_factors ? 2 : 1;
+    a_.kv = planes_of(p.kv);
+    a_.in = inputs_of(c, node, q + 3);
+    a_.q = c.data<const float>(node.src[q]);
+    a_.k = c.data<const float>(node.src[q + 1]);
+    a_.v = c.data<const float>(node.src[q + 2]);
+    a_.q_rotated = c.data<float>(node.dst[0]);
+    a_.rotate = rotation(c, p.rope, node.src);
+    a_.n_head = p.n_head;
+    a_.tokens = c.rows(node.src[q], static_cast<std::int64_t>(p.kv.dk) * p.n_head);
+    if (node.slots.empty()) return;
+    a_.q_norm = norm_of(c, node.slots[0], p);
+    a_.k_norm = norm_of(c, node.slots[1], p);
+  }
+  void launch(cudaStream_t stream) const override { launch_heads(a_, stream); }
+
+ private:
+  static NormArgs norm_of(const BindContext& c, const Slot& slot, const HeadsParams& p) {
+    NormArgs a;
+    a.weight = c.data<const float>(slot.weight);
+    a.bias = c.data<const float>(slot.bias);
+    a.heads = static_cast<int>(c.tensor(slot.weight).shape[1]);
+    a.eps = p.norm_eps;
+    return a;
+  }
+
+  HeadsArgs a_;
 };
 
 class AttnDense final : public BoundOp {
@@ -125,6 +174,15 @@ const char* append_declines(const Graph&, const Node& node) {
 }
 
 }  // namespace
+
+std::unique_ptr<BoundOp> bind_heads(const BindContext& context, const HeadsParams& params, const Node& node) {
+  return std::make_unique<Heads>(context, params, node);
+}
+
+bool attention_rounds_result(const AttentionParams& params, int rows) {
+  return rows <= kFewRows && few_rows_attention_fits(planes_of(params.kv)) &&
+         few_rows_attention_rounds(params.n_head / params.kv.n_head_kv, params.kv.dv);
+}
 
 bool has_cache_kernels(DType type) noexcept {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0;

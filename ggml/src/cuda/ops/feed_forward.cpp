@@ -1,6 +1,9 @@
 #include <array>
 
+#include "cuda/kernels/expert_rows.h"
+#include "cuda/kernels/route.h"
 #include "cuda/kernels/selection.h"
+#include "cuda/ops/plane_kinds.h"
 #include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
 
@@ -32,6 +35,40 @@ struct Hidden {
   }
 };
 
+/// Gate and up in one launch, with rounded hidden values, for few rows.
+class GateUp {
+ public:
+  GateUp() = default;
+  /// `gate` and `up` as they are multiplied: of a fused matrix its halves.
+  GateUp(const Projection& gate, const Projection& up, const Hidden& hidden, const RoundedRows& input,
+         const RowCount& rows)
+      : on_(true) {
+    a_.gate = gate.args(input, nullptr, 0, rows);
+    a_.up = up.args(input, nullptr, 0, rows);
+    a_.kind = plane_kind(gate.spec());
+    a_.activation = {hidden.act, hidden.limit};
+    a_.hidden = hidden.hidden;
+  }
+  /// Leaves the hidden values rounded as well.
+  void set_rounded(const BindContext& c, const RoundedRows& to, std::int64_t width) {
+    a_.rounded = {to.act(), to.quantised()};
+    a_.arrived = c.counters(gate_up_counters(a_.gate.rows, width));
+  }
+  void set_experts(const ExpertIds& ids) { a_.gate.experts = a_.up.experts = ids; }
+  [[nodiscard]] explicit operator bool() const { return on_; }
+  void launch(cudaStream_t stream) const { launch_gate_up(a_, stream); }
+
+  [[nodiscard]] static bool fits(const Hidden& hidden, const Projection& gate, const Projection& up,
+                                 const Projection& down) {
+    return hidden.gated && gate.is_quantised() && up.is_quantised() && down.is_quantised() &&
+           plane_kind(gate.spec()) == plane_kind(up.spec()) && gate.act() == up.act();
+  }
+
+ private:
+  GateUpArgs a_;
+  bool on_ = false;
+};
+
 const char* slots_decline(const Graph& graph, const Node& node) {
   for (const Slot& slot : node.slots) {
     if (const char* why = why_not_projection(graph, slot)) return why;
@@ -50,12 +87,22 @@ class Ffn final : public BoundOp {
         y_(c.data<float>(node.dst[0])),
         rows_(c.rows(node.src[0], first_.k())),
         hidden_(p_.gated, p_.gated && p_.fused_gate_up, p_.act, p_.limit, down_.k(), rows_, carver),
-        input_(first_.act(), first_.k(), rows_, carver),
-        other_input_(second_.act() == first_.act() ? ActType::f32 : second_.act(), second_.k(), rows_, carver),
-        hidden_input_(down_.act(), down_.k(), rows_, carver) {}
+        input_(c, node.src[0], first_.act(), first_.k(), rows_, carver),
+        other_input_(c, node.src[0], second_.act() == first_.act() ? ActType::f32 : second_.act(), second_.k(), rows_,
+                     carver),
+        hidden_input_(down_.act(), down_.k(), rows_, carver) {
+    if (rows_.capacity != 1 || !GateUp::fits(hidden_, first_, second_, down_)) return;
+    const std::int64_t n = hidden_.width;
+    gate_up_ = GateUp(first_.part(0, n), hidden_.fused_gate_up ? first_.part(n, n) : second_, hidden_, input_, rows_);
+    gate_up_.set_rounded(c, hidden_input_, n);
+  }
 
   void launch(cudaStream_t stream) const override {
     input_.launch(x_, stream);
+    if (gate_up_) {
+      gate_up_.launch(stream);
+      return down_.launch(hidden_input_, hidden_.hidden, y_, down_.n(), rows_, stream);
+    }
     first_.launch(input_, x_, hidden_.gate, first_.n(), rows_, stream);
     if (p_.gated && !p_.fused_gate_up) {
       const bool same = second_.act() == first_.act();
@@ -75,6 +122,7 @@ class Ffn final : public BoundOp {
   RowCount rows_;
   Hidden hidden_;
   RoundedRows input_, other_input_, hidden_input_;
+  GateUp gate_up_;
 };
 
 /// Sum over the chosen experts. Many pairs are sorted by expert and run as tiles; few run one by one.
@@ -91,8 +139,9 @@ class MoeFfn final : public BoundOp {
         tokens_(c.rows(node.src[0], first_.k())),
         pairs_(c.rows(node.src[1], 1)),
         hidden_(p_.gated, p_.gated && p_.fused_gate_up, p_.act, p_.limit, down_.k(), pairs_, carver),
-        input_(first_.act(), first_.k(), tokens_, carver),
-        other_input_(second_.act() == first_.act() ? ActType::f32 : second_.act(), second_.k(), tokens_, carver),
+        input_(c, node.src[0], first_.act(), first_.k(), tokens_, carver),
+        other_input_(c, node.src[0], second_.act() == first_.act() ? ActType::f32 : second_.act(), second_.k(), tokens_,
+                     carver),
         hidden_input_(down_.act(), down_.k(), pairs_, carver),
         each_(carver.array<float>(down_.n() * pairs_.capacity)) {
     ids_.ids = c.data<const std::int32_t>(node.src[1]);
@@ -104,10 +153,17 @@ class MoeFfn final : public BoundOp {
     sort_.begin = ids_.begin;
     sort_.end = ids_.end;
     sort_.pairs = pairs_;
-    if (pairs_.capacity > kMaxVectorRows * p_.n_used && all_have_tiles()) plan_tiles(carver);
+    const bool few = pairs_.capacity <= kMaxVectorRows * p_.n_used;
+    if (!few && all_have_tiles()) plan_tiles(carver);
+    if (few && GateUp::fits(hidden_, first_, second_, down_) && down_sum_fits(down_.k(), p_.n_used)) plan_few();
   }
 
   void launch(cudaStream_t stream) const override {
+    if (gate_up_) {
+      input_.launch(x_, stream);
+      gate_up_.launch(stream);
+      return launch_down_sum(down_sum_, stream);
+    }
     const ExpertTiles* tiles = tiled_ ? &tiles_ : nullptr;
     if (tiles != nullptr) launch_sort_by_expert(sort_, stream);
     ExpertIds ids = ids_;
@@ -129,6 +185,22 @@ class MoeFfn final : public BoundOp {
 
  private:
   [[nodiscard]] bool all_have_tiles() const { return first_.has_tiles() && second_.has_tiles() && down_.has_tiles(); }
+
+  void plan_few() {
+    const std::int64_t n = hidden_.width;
+    ExpertIds ids = ids_;
+    ids.shared_input = true;
+    gate_up_ = GateUp(first_.part(0, n), hidden_.fused_gate_up ? first_.part(n, n) : second_, hidden_, input_, pairs_);
+    gate_up_.set_experts(ids);
+    down_sum_.down = down_.args({}, nullptr, 0, pairs_);
+    down_sum_.down.experts = ids_;
+    down_sum_.hidden = hidden_.hidden;
+    down_sum_.act = down_.act();
+    down_sum_.kind = plane_kind(down_.spec());
+    down_sum_.weights = weights_;
+    down_sum_.y = y_;
+    down_sum_.tokens = tokens_;
+  }
 
   void plan_tiles(Carver& carver) {
     tiled_ = true;
@@ -153,6 +225,8 @@ class MoeFfn final : public BoundOp {
   SortArgs sort_;
   ExpertTiles tiles_;
   bool tiled_ = false;
+  GateUp gate_up_;
+  DownSumArgs down_sum_;
 };
 
 const char* moe_ffn_declines(const Graph& graph, const Node& node) {
@@ -162,8 +236,49 @@ const char* moe_ffn_declines(const Graph& graph, const Node& node) {
   return slots_decline(graph, node);
 }
 
+/// Scores, choice and weights of few tokens.
+class MoeRoute final : public BoundOp {
+ public:
+  MoeRoute(const BindContext& c, const Node& node, Carver& carver) {
+    const auto& p = std::get<MoeRouteParams>(node.params);
+    const Projection router(c, node.slots[0]);
+    a_.tokens = c.rows(node.src[0], router.k());
+    a_.router = reinterpret_cast<const float*>(c.weight(node.slots[0].weight).codes);
+    a_.epilogue = router.args({}, nullptr, 0, a_.tokens).epilogue;
+    a_.selection_bias = p.has_selection_bias ? c.data<const float>(node.slots[1].weight) : nullptr;
+    a_.x = c.data<const float>(node.src[0]);
+    a_.k = router.k();
+    a_.n_expert = p.n_expert;
+    a_.n_used = p.n_used;
+    a_.gating = p.gating;
+    a_.normalise = p.normalise;
+    a_.scale = p.scale == 0.0f ? 1.0f : p.scale;
+    a_.logits = carver.array<float>(static_cast<std::int64_t>(p.n_expert) * a_.tokens.capacity);
+    a_.arrived = c.counters(a_.tokens.capacity);
+    a_.ids = c.data<std::int32_t>(node.dst[0]);
+    a_.weights = c.data<float>(node.dst[1]);
+  }
+  void launch(cudaStream_t stream) const override { launch_route(a_, stream); }
+
+ private:
+  RouteArgs a_;
+};
+
+const char* moe_route_declines(const Graph& graph, const Node& node) {
+  const auto& p = std::get<MoeRouteParams>(node.params);
+  const Shape& x = graph.at(node.src[0]).shape;
+  if (graph.at(node.slots[0].weight).type != DType::f32 || graph.at(node.slots[0].weight).role != TensorRole::weight)
+    return "a router that is not F32";
+  if (x[1] > kMaxVectorRows) return "many tokens";
+  if (p.n_groups > 1 || p.keep_ratio > 0) return "groups of experts or a threshold";
+  if (!route_fits(static_cast<int>(x[0]), p.n_expert, p.n_used)) return "too many experts";
+  if (p.has_selection_bias && graph.at(node.slots[1].weight).type != DType::f32) return "a bias that is not F32";
+  return why_not_projection(graph, node.slots[0]);
+}
+
 }  // namespace
 
+const OpImpl kMoeRoute{"moe_route", moe_route_declines, bind_as<MoeRoute>};
 const OpImpl kFfn{"ffn", slots_decline, bind_as<Ffn>};
 const OpImpl kMoeFfn{"moe_ffn", moe_ffn_declines, bind_as<MoeFfn>};
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/planes.h"
+#include "cuda/kernels/plane_kinds.h"
 #include "ggml/error.h"
 
 namespace ggml::cuda {
@@ -8,21 +8,22 @@ namespace ggml::cuda {
 /// Calls f.template operator()<kBits, kForm, kCenter>() for a kind of planes: one line per file in instances/.
 template <class F>
 void with_planes(const PlaneSpec& spec, F&& f) {
-#define PLANES(bits, scale_form, center)                                     \
+#define KIND(bits, scale_form, center)                                       \
   if (spec.code_bits == (bits) && spec.form == ScaleForm::scale_form) {      \
     return f.template operator()<(bits), ScaleForm::scale_form, (center)>(); \
   }
-  PLANES(4, half, 8)
-  PLANES(4, half_min, 0)
-  PLANES(4, k_min, 0)
-  PLANES(5, half, 16)
-  PLANES(5, half_min, 0)
-  PLANES(5, k_min, 0)
-  PLANES(6, k_16, 32)
-  PLANES(8, half, 0)
-  PLANES(8, wide, 0)
-#undef PLANES
+  GGML_CUDA_PLANE_KINDS(KIND)
+#undef KIND
   TANDEM_ASSERT(false, "a kind of planes has no kernels");
+}
+
+[[nodiscard]] inline PlaneKind plane_kind(const PlaneSpec& spec) {
+#define KIND(bits, scale_form, center) \
+  if (spec.code_bits == (bits) && spec.form == ScaleForm::scale_form) return PlaneKind::bits_##bits##_##scale_form;
+  GGML_CUDA_PLANE_KINDS(KIND)
+#undef KIND
+  TANDEM_ASSERT(false, "a kind of planes has no kernels");
+  return {};
 }
 
 }  // namespace ggml::cuda

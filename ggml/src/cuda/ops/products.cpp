@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "cuda/kernels/selection.h"
@@ -16,7 +17,7 @@ class Product : public BoundOp {
         x_(c.data<const float>(x)),
         y_(c.data<float>(y)),
         rows_(c.rows(x, projection_.k())),
-        input_(projection_.act(), projection_.k(), rows_, carver) {}
+        input_(c, x, projection_.act(), projection_.k(), rows_, carver) {}
   void launch(cudaStream_t stream) const override {
     input_.launch(x_, stream);
     projection_.launch(input_, x_, y_, projection_.n(), rows_, stream);
@@ -58,15 +59,15 @@ class Qkv final : public BoundOp {
       const Projection whole(c, node.slots[p_.fused ? 0 : i]);
       part.projection = p_.fused ? whole.part(first, widths[i]) : whole;
       first += widths[i];
-      part.input = input_for(part.projection.act(), k, carver);
+      part.input = input_for(c, node.src[0], part.projection.act(), k, carver);
       if (p_.has_qk_norm && i < 2) part.norm = norm_args(c, node.slots[(p_.fused ? 1 : 3) + i], i);
     }
   }
 
   void launch(cudaStream_t stream) const override {
     for (std::size_t i = 0; i < n_inputs_; ++i) inputs_[i].launch(x_, stream);
+    launch_products(stream);
     for (const Part& part : parts_) {
-      part.projection.launch(inputs_[part.input], x_, part.y, part.width, rows_, stream);
       if (p_.clamp > 0) launch_clamp(p_.clamp, part.y, part.width, rows_, stream);
       if (part.norm.n > 0) launch_norm(part.norm, stream);
     }
@@ -82,11 +83,27 @@ class Qkv final : public BoundOp {
     NormArgs norm;
   };
 
-  std::size_t input_for(ActType act, int k, Carver& carver) {
+  void launch_products(cudaStream_t stream) const {
+    const bool together =
+        rows_.capacity <= kMaxVectorRows &&
+        std::all_of(parts_.begin(), parts_.end(), [](const auto& p) { return p.projection.is_quantised(); });
+    RowProducts products;
+    for (const Part& part : parts_) {
+      const RoundedRows& input = inputs_[part.input];
+      if (together) {
+        products.add(plane_kind(part.projection.spec()), part.projection.args(input, part.y, part.width, rows_));
+      } else {
+        part.projection.launch(input, x_, part.y, part.width, rows_, stream);
+      }
+    }
+    if (together) launch_row_products(products, stream);
+  }
+
+  std::size_t input_for(const BindContext& c, TensorId x, ActType act, int k, Carver& carver) {
     for (std::size_t i = 0; i < n_inputs_; ++i) {
       if (inputs_[i].act() == act) return i;
     }
-    inputs_[n_inputs_] = RoundedRows(act, k, rows_, carver);
+    inputs_[n_inputs_] = RoundedRows(c, x, act, k, rows_, carver);
     return n_inputs_++;
   }
 

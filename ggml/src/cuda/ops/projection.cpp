@@ -3,13 +3,15 @@
 #include "cuda/ops/plane_kinds.h"
 
 namespace ggml::cuda {
-namespace {
-
-bool is_quantised(ActType act) {
+bool is_quantised(ActType act) noexcept {
   return act == ActType::q8_0 || act == ActType::q8_1 || act == ActType::q8_k;
 }
 
-}  // namespace
+std::size_t rounded_bytes(ActType act, int k, int rows) {
+  Carver carver(nullptr);
+  const RoundedRows measured(act, k, {nullptr, rows, rows}, carver);
+  return carver.used();
+}
 
 RoundedRows::RoundedRows(ActType act, int k, const RowCount& rows, Carver& carver) : act_(act), k_(k), rows_(rows) {
   const std::int64_t n = static_cast<std::int64_t>(rows.capacity) * k;
@@ -22,7 +24,20 @@ RoundedRows::RoundedRows(ActType act, int k, const RowCount& rows, Carver& carve
   }
 }
 
+RoundedRows::RoundedRows(const BindContext& context, TensorId x, ActType act, int k, const RowCount& rows,
+                         Carver& carver) {
+  for (const RoundedTensor& r : context.rounded_forms(x)) {
+    if (r.act != act) continue;
+    Carver there(context.data<std::byte>(r.rounded));
+    *this = RoundedRows(act, k, rows, there);
+    given_ = true;
+    return;
+  }
+  *this = RoundedRows(act, k, rows, carver);
+}
+
 void RoundedRows::launch(const float* x, cudaStream_t stream) const {
+  if (given_) return;
   if (is_quantised(act_)) {
     launch_quantise(act_, {x, quantised_, k_, rows_}, stream);
   } else if (act_ != ActType::f32) {
@@ -49,8 +64,7 @@ Projection Projection::part(std::int64_t first, std::int64_t n) const {
   return p;
 }
 
-void Projection::launch(const RoundedRows& x, const float* x_float, float* y, std::int64_t y_stride,
-                        const RowCount& rows, cudaStream_t stream) const {
+ProductArgs Projection::args(const RoundedRows& x, float* y, std::int64_t y_stride, const RowCount& rows) const {
   ProductArgs args;
   args.w = w_;
   args.x = x.quantised();
@@ -58,35 +72,41 @@ void Projection::launch(const RoundedRows& x, const float* x_float, float* y, st
   args.y_stride = y_stride;
   args.rows = rows;
   args.epilogue = epilogue_;
+  return args;
+}
+
+void Projection::launch(const RoundedRows& x, const float* x_float, float* y, std::int64_t y_stride,
+                        const RowCount& rows, cudaStream_t stream) const {
+  ProductArgs product = args(x, y, y_stride, rows);
   const bool few = rows.capacity <= kMaxVectorRows;
   if (spec_.form == ScaleForm::none) {
-    args.x_float = x.floats(x_float);
-    return few ? launch_float_vector_product(float_kind_, args, stream)
-               : launch_float_tile_product(float_kind_, args, stream);
+    product.x_float = x.floats(x_float);
+    return few ? launch_float_vector_product(float_kind_, product, stream)
+               : launch_float_tile_product(float_kind_, product, stream);
   }
+  if (few) return launch_one(product, stream);
   with_planes(spec_, [&]<int kBits, ScaleForm kForm, int kCenter>() {
-    few ? launch_vector_product<kBits, kForm, kCenter>(args, stream)
-        : launch_tile_product<kBits, kForm, kCenter>(args, stream);
+    launch_tile_product<kBits, kForm, kCenter>(product, stream);
   });
+}
+
+void Projection::launch_one(const ProductArgs& product, cudaStream_t stream) const {
+  RowProducts products;
+  products.add(plane_kind(spec_), product);
+  launch_row_products(products, stream);
 }
 
 void Projection::launch_experts(const RoundedRows& x, const float* x_float, float* y, const RowCount& pairs,
                                 const ExpertIds& ids, const ExpertTiles* tiles, cudaStream_t stream) const {
-  ProductArgs args;
-  args.w = w_;
-  args.x = x.quantised();
-  args.y = y;
-  args.y_stride = w_.n;
-  args.rows = pairs;
-  args.experts = ids;
-  args.epilogue = epilogue_;
+  ProductArgs product = args(x, y, w_.n, pairs);
+  product.experts = ids;
   if (spec_.form == ScaleForm::none) {
-    args.x_float = x.floats(x_float);
-    return launch_float_vector_product(float_kind_, args, stream);
+    product.x_float = x.floats(x_float);
+    return launch_float_vector_product(float_kind_, product, stream);
   }
+  if (tiles == nullptr) return launch_one(product, stream);
   with_planes(spec_, [&]<int kBits, ScaleForm kForm, int kCenter>() {
-    tiles == nullptr ? launch_vector_product<kBits, kForm, kCenter>(args, stream)
-                     : launch_expert_tiles<kBits, kForm, kCenter>(args, *tiles, stream);
+    launch_expert_tiles<kBits, kForm, kCenter>(product, *tiles, stream);
   });
 }
 

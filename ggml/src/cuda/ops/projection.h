@@ -21,6 +21,8 @@ class RoundedRows {
   RoundedRows() = default;
   /// Workspace for `rows` rows of `k` values.
   RoundedRows(ActType act, int k, const RowCount& rows, Carver& carver);
+  /// The same, but without work where the producer of `x` leaves this form of it.
+  RoundedRows(const BindContext& context, TensorId x, ActType act, int k, const RowCount& rows, Carver& carver);
   void launch(const float* x, cudaStream_t stream) const;
   [[nodiscard]] ActType act() const { return act_; }
   [[nodiscard]] const QuantisedRows& quantised() const { return quantised_; }
@@ -33,7 +35,23 @@ class RoundedRows {
   RowCount rows_;
   QuantisedRows quantised_;
   float* floats_ = nullptr;
+  bool given_ = false;
 };
+
+/// Whether an op keeps rows in this form as 8-bit codes.
+[[nodiscard]] bool is_quantised(ActType act) noexcept;
+/// Bytes of rounded rows (kernels/weights.h: QuantisedRows).
+[[nodiscard]] std::size_t rounded_bytes(ActType act, int k, int rows);
+/// The forms of a result that its producer leaves, as kernels take them: at most N.
+template <std::size_t N>
+void set_rounded_outputs(const BindContext& context, TensorId values, int k, const RowCount& rows,
+                         RoundedOutput (&to)[N]) {
+  std::size_t n = 0;
+  for (const RoundedTensor& r : context.rounded_forms(values)) {
+    Carver carver(context.data<std::byte>(r.rounded));
+    if (n < N) to[n++] = {r.act, RoundedRows(r.act, k, rows, carver).quantised()};
+  }
+}
 
 /// A slot's matrix or stack of matrices with what follows the product.
 class Projection {
@@ -46,6 +64,11 @@ class Projection {
   [[nodiscard]] int k() const { return w_.k; }
   [[nodiscard]] std::int64_t n() const { return w_.n; }
 
+  [[nodiscard]] bool is_quantised() const { return spec_.form != ScaleForm::none; }
+  [[nodiscard]] const PlaneSpec& spec() const { return spec_; }
+  /// Arguments of the kernels for rows without experts; the planes' only.
+  [[nodiscard]] ProductArgs args(const RoundedRows& x, float* y, std::int64_t y_stride, const RowCount& rows) const;
+
   /// y [n, rows] = product of each row.
   void launch(const RoundedRows& x, const float* x_float, float* y, std::int64_t y_stride, const RowCount& rows,
               cudaStream_t stream) const;
@@ -56,6 +79,8 @@ class Projection {
   [[nodiscard]] bool has_tiles() const { return spec_.form != ScaleForm::none; }
 
  private:
+  void launch_one(const ProductArgs& product, cudaStream_t stream) const;
+
   PlaneSpec spec_;
   FloatKind float_kind_ = FloatKind::f32;
   ActType act_ = ActType::f32;

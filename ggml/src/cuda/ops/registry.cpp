@@ -17,6 +17,7 @@ constexpr Row kRows[] = {
     {Op::rope, &kRope},
     {Op::attention, &kAttention},
     {Op::ffn, &kFfn},
+    {Op::moe_route, &kMoeRoute},
     {Op::moe_ffn, &kMoeFfn},
     {Op::sample, &kSample},
     {Op::get_rows, &kGetRows},

@@ -1,11 +1,10 @@
-#include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <vector>
 
 #include "cuda/kernels/activations.h"
 #include "cuda/kernels/selection.h"
+#include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
+#include "cuda/ops/rotation.h"
 
 namespace ggml::cuda {
 namespace {
@@ -31,6 +30,7 @@ class Norm final : public BoundOp {
     a_.kind = p.kind;
     a_.eps = p.eps;
     a_.rows = c.rows(node.src[0], a_.n);
+    set_rounded_outputs(c, node.dst[0], a_.n, a_.rows, a_.rounded);
   }
   void launch(cudaStream_t stream) const override { launch_norm(a_, stream); }
 
@@ -149,51 +149,20 @@ class QuantiseAct final : public BoundOp {
   RowCount rows_;
 };
 
-/// The angle per position of each pair, and the factor of both values (YaRN, arXiv:2309.00071).
-struct Frequencies {
-  std::vector<double> per_position;
-  float magnitude = 1.0f;
-
-  explicit Frequencies(const RopeParams& p) : magnitude(p.attn_factor) {
-    auto dim = [&](double beta) {
-      return p.n_rot * std::log(p.n_ctx_orig / (beta * 2 * std::numbers::pi)) /
-             (2 * std::log(static_cast<double>(p.base)));
-    };
-    const bool mixed = p.ext_factor != 0;
-    const double low = mixed ? std::max(0.0, std::floor(dim(p.beta_fast))) : 0.0;
-    const double high = mixed ? std::min(p.n_rot - 1.0, std::ceil(dim(p.beta_slow))) : 0.0;
-    for (int pair = 0; pair < p.n_rot / 2; ++pair) {
-      const double theta = std::pow(static_cast<double>(p.base), -2.0 * pair / p.n_rot);
-      const double ramp = mixed ? 1 - std::clamp((pair - low) / std::max(0.001, high - low), 0.0, 1.0) : 0.0;
-      const double mix = ramp * p.ext_factor;
-      per_position.push_back(theta * (p.freq_scale * (1 - mix) + mix));
-    }
-    if (mixed) magnitude = static_cast<float>(magnitude * (1 + 0.1 * std::log(1.0 / p.freq_scale)));
-  }
-};
-
 /// Rotates one tensor (rotate) or several that share their angles (rope).
 class Rotate final : public BoundOp {
  public:
   Rotate(const BindContext& c, const Node& node, Carver&) {
     const auto& p = std::get<RopeParams>(node.params);
-    const Frequencies f(p);
-    const bool turns = p.layout != RopeLayout::none;
-    const double* frequencies = turns ? c.constants<double>(f.per_position) : nullptr;
+    const RotateArgs angles = rotation(c, p, node.src);
     const std::size_t first = p.has_factors ? 2 : 1;
     for (std::size_t i = first; i < node.src.size(); ++i) {
       const Shape& shape = c.tensor(node.src[i]).shape;
-      RotateArgs a;
-      a.positions = c.data<const std::int32_t>(node.src[0]);
-      a.factors = p.has_factors ? c.data<const float>(node.src[1]) : nullptr;
-      a.frequencies = frequencies;
-      a.magnitude = f.magnitude;
+      RotateArgs a = angles;
       a.x = c.data<const float>(node.src[i]);
       a.y = c.data<float>(node.dst[i - first]);
       a.d = static_cast<int>(shape[0]);
       a.heads = static_cast<int>(shape[1]);
-      a.n_rot = turns ? p.n_rot : 0;
-      a.adjacent = p.layout == RopeLayout::norm;
       a.tokens = c.rows(node.src[i], shape[0] * shape[1]);
       all_.push_back(a);
     }

@@ -1,0 +1,3 @@
+#include "cuda/kernels/vector_product.cuh"
+
+template void ggml::cuda::launch_row_products_of<1>(const RowProducts&, unsigned, CUstream_st*);
