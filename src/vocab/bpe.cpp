@@ -1,5 +1,4 @@
 #include <deque>
-#include <queue>
 #include <unordered_map>
 
 #include "ggml/error.h"
@@ -7,6 +6,7 @@
 #include "ggml/log.h"
 #include "ggml/quoted.h"
 #include "llama/utf8.h"
+#include "merge_queue.h"
 #include "nfc.h"
 #include "utf8_decode.h"
 #include "vocab_data.h"
@@ -56,18 +56,9 @@ struct Symbol {
   std::uint32_t size = 0;   // 0 once merged into the left neighbour
 };
 
+/// An open merge: the symbol on its left; its key is the rank.
 struct Candidate {
-  std::uint32_t rank = 0;
   std::int32_t left = -1;
-  std::int32_t left_id = -1;  // other ids there now mean that the candidate is stale
-  std::int32_t right_id = -1;
-  std::int32_t merged = -1;
-};
-
-struct WorseCandidate {
-  bool operator()(const Candidate& a, const Candidate& b) const {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  }
 };
 
 class BpeTokenizer final : public Tokenizer {
@@ -75,7 +66,8 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(const VocabData& data, const ggml::gguf::Array* merges)
       : data_(data),
         symbols_(data),
-        merges_(merges != nullptr ? merges->size() : 0),
+        n_ranks_(merges != nullptr ? merges->size() : 0),
+        merges_(n_ranks_),
         splitter_(data.pre->group),
         byte_level_(data.pre->form == BpeForm::byte_level) {
     if (merges != nullptr) read_merges(*merges);
@@ -107,6 +99,8 @@ class BpeTokenizer final : public Tokenizer {
     std::string valid, composed, marked;
     std::vector<Symbol> symbols;
     std::vector<Merge> pairs;
+    HeapQueue<Candidate> heap;
+    BucketQueue<Candidate> buckets;
   };
 
   void read_merges(const ggml::gguf::Array& merges) {
@@ -177,12 +171,15 @@ class BpeTokenizer final : public Tokenizer {
       }
     }
     split(piece, work.symbols);
-    // Scanning all pairs for each merge beats a heap while they fit a few cache lines.
+    // Scanning all pairs for each merge beats a queue while they fit a few cache lines.
     constexpr std::size_t kScanLimit = 48;
     if (work.symbols.size() <= kScanLimit) {
       merge_by_scan(work);
+    } else if (work.symbols.size() <= BucketQueue<Candidate>::kWorthwhile) {
+      merge_by(work.heap, work.symbols);
     } else {
-      merge_by_heap(work);
+      work.buckets.reserve_keys(n_ranks_);
+      merge_by(work.buckets, work.symbols);
     }
     for (const Symbol& symbol : work.symbols) {
       if (symbol.size > 0) emit(symbol.id, piece.substr(symbol.begin, symbol.size), out);
@@ -226,24 +223,23 @@ class BpeTokenizer final : public Tokenizer {
     }
   }
 
-  void merge_by_heap(Work& work) const {
-    std::vector<Symbol>& symbols = work.symbols;
+  template <class Queue>
+  void merge_by(Queue& queue, std::vector<Symbol>& symbols) const {
     const auto at = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
-    std::priority_queue<Candidate, std::vector<Candidate>, WorseCandidate> queue;
     const auto offer = [&](std::int32_t left, std::int32_t right) {
       if (left < 0 || right < 0) return;
       const Merge merge = merges_.find(at(left).id, at(right).id);
-      if (merge.symbol >= 0) queue.push({merge.rank, left, at(left).id, at(right).id, merge.symbol});
+      if (merge.symbol >= 0) queue.push(merge.rank, {left});
     };
     for (std::int32_t i = 1; i < static_cast<std::int32_t>(symbols.size()); ++i) offer(i - 1, i);
-    while (!queue.empty()) {
-      const Candidate best = queue.top();
-      queue.pop();
+    std::uint32_t rank = 0;
+    for (Candidate best; queue.pop(rank, best);) {
       Symbol& left = at(best.left);
-      if (left.size == 0 || left.id != best.left_id || left.next < 0) continue;
+      if (left.size == 0 || left.next < 0) continue;
       Symbol& right = at(left.next);
-      if (right.id != best.right_id) continue;
-      left.id = best.merged;
+      const Merge merge = merges_.find(left.id, right.id);
+      if (merge.symbol < 0 || merge.rank != rank) continue;  // other symbols stand there now
+      left.id = merge.symbol;
       left.size += right.size;
       right.size = 0;
       left.next = right.next;
@@ -268,6 +264,7 @@ class BpeTokenizer final : public Tokenizer {
 
   const VocabData& data_;
   SymbolTable symbols_;
+  std::size_t n_ranks_;
   MergeIndex merges_;
   Splitter splitter_;
   bool byte_level_;

@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <limits>
 
+#include "merge_queue.h"
 #include "utf8_decode.h"
 #include "vocab_data.h"
 
@@ -27,18 +31,11 @@ struct Symbol {
   Token token = kNoToken;
 };
 
+/// An open merge; its key is the place of the token's score among all scores, the highest first.
 struct Bigram {
-  float score = 0;
   std::int32_t left = -1;
-  std::int32_t right = -1;
   std::uint32_t size = 0;  // bytes of both when it was found; another sum means that it is stale
   Token token = kNoToken;
-};
-
-struct WorseBigram {
-  bool operator()(const Bigram& a, const Bigram& b) const {
-    return a.score != b.score ? a.score < b.score : a.left > b.left;
-  }
 };
 
 /// The tokens of short words that a text had so far. A word drives out another one that falls into the same place.
@@ -73,6 +70,7 @@ class SpmTokenizer final : public Tokenizer {
   explicit SpmTokenizer(const VocabData& data) : data_(data) {
     for (const std::string& text : data.texts) note_joints(text);
     for (const std::string& text : data.aliases) note_joints(text);
+    order_scores();
   }
 
   void tokenize(std::span<const Fragment> fragments, std::vector<Token>& out) const override {
@@ -95,13 +93,34 @@ class SpmTokenizer final : public Tokenizer {
  private:
   struct Work {  // scratch of one call
     std::vector<Symbol> symbols;
-    std::vector<Bigram> queue;  // a heap, the best in front
+    HeapQueue<Bigram> heap;
+    BucketQueue<Bigram> buckets;
     WordCache cache;
   };
 
   void note_joints(std::string_view text) {
     for (std::size_t at = 1; (at = text.find(kSpaceMark, at)) != std::string_view::npos; ++at) {
       joins_mark_[static_cast<unsigned char>(text[at - 1])] = true;
+    }
+  }
+
+  // What is no number has no place among the scores: last.
+  [[nodiscard]] float score(Token t) const {
+    const float given = data_.score(t);
+    return std::isnan(given) ? -std::numeric_limits<float>::infinity() : given;
+  }
+
+  void order_scores() {
+    std::vector<float> scores;
+    scores.reserve(data_.texts.size());
+    for (Token t = 0; t < data_.n_tokens(); ++t) scores.push_back(score(t));
+    std::sort(scores.begin(), scores.end(), std::greater<>{});
+    scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+    n_keys_ = scores.size();
+    keys_.reserve(data_.texts.size());
+    for (Token t = 0; t < data_.n_tokens(); ++t) {
+      const auto at = std::lower_bound(scores.begin(), scores.end(), score(t), std::greater<>{});
+      keys_.push_back(static_cast<std::uint32_t>(at - scores.begin()));
     }
   }
 
@@ -140,28 +159,35 @@ class SpmTokenizer final : public Tokenizer {
   }
 
   void merge(std::string_view word, Work& work, std::vector<Token>& out) const {
-    std::vector<Symbol>& symbols = work.symbols;
-    std::vector<Bigram>& queue = work.queue;
-    const auto at = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
-    split(word, symbols);
-    queue.clear();
-    for (std::int32_t i = 1; i < static_cast<std::int32_t>(symbols.size()); ++i) {
-      if (Bigram b; look_up(word, symbols, i - 1, b)) queue.push_back(b);
+    const std::vector<Symbol>& symbols = work.symbols;
+    split(word, work.symbols);
+    if (symbols.size() <= BucketQueue<Bigram>::kWorthwhile) {
+      merge_by(work.heap, word, work.symbols);
+    } else {
+      work.buckets.reserve_keys(n_keys_);
+      merge_by(work.buckets, word, work.symbols);
     }
-    std::make_heap(queue.begin(), queue.end(), WorseBigram{});
+    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0;) {
+      const Symbol& symbol = symbols[static_cast<std::size_t>(i)];
+      emit(symbol.token, word.substr(symbol.begin, symbol.size), out);
+      i = symbol.next;
+    }
+  }
+
+  template <class Queue>
+  void merge_by(Queue& queue, std::string_view word, std::vector<Symbol>& symbols) const {
+    const auto at = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
     const auto offer = [&](std::int32_t left) {
       Bigram b;
-      if (left < 0 || !look_up(word, symbols, left, b)) return;
-      queue.push_back(b);
-      std::push_heap(queue.begin(), queue.end(), WorseBigram{});
+      if (left >= 0 && look_up(word, symbols, left, b)) queue.push(keys_[static_cast<std::size_t>(b.token)], b);
     };
-    while (!queue.empty()) {
-      std::pop_heap(queue.begin(), queue.end(), WorseBigram{});
-      const Bigram best = queue.back();
-      queue.pop_back();
+    for (std::int32_t i = 1; i < static_cast<std::int32_t>(symbols.size()); ++i) offer(i - 1);
+    std::uint32_t key = 0;
+    for (Bigram best; queue.pop(key, best);) {
       Symbol& left = at(best.left);
-      Symbol& right = at(best.right);
-      if (left.size == 0 || right.size == 0 || left.size + right.size != best.size) continue;
+      if (left.size == 0 || left.next < 0) continue;
+      Symbol& right = at(left.next);
+      if (left.size + right.size != best.size) continue;
       left.size = best.size;
       left.token = best.token;
       right.size = 0;
@@ -169,9 +195,6 @@ class SpmTokenizer final : public Tokenizer {
       if (right.next >= 0) at(right.next).prev = best.left;
       offer(left.prev);
       offer(best.left);
-    }
-    for (std::int32_t i = symbols.empty() ? -1 : 0; i >= 0; i = at(i).next) {
-      emit(at(i).token, word.substr(at(i).begin, at(i).size), out);
     }
   }
 
@@ -202,7 +225,7 @@ class SpmTokenizer final : public Tokenizer {
     const std::uint32_t size = l.size + symbols[static_cast<std::size_t>(l.next)].size;
     const Token token = data_.index.find(word.substr(l.begin, size));  // neighbours lie side by side in the text
     if (token == kNoToken) return false;
-    out = {data_.score(token), left, l.next, size, token};
+    out = {left, size, token};
     return true;
   }
 
@@ -220,6 +243,8 @@ class SpmTokenizer final : public Tokenizer {
   }
 
   const VocabData& data_;
+  std::size_t n_keys_ = 0;
+  std::vector<std::uint32_t> keys_;     // [n_tokens] places of the scores, the highest first
   std::array<bool, 256> joins_mark_{};  // whether some token has this byte in front of a mark
 };
 
