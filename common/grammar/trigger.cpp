@@ -8,6 +8,7 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "llama/vocab.h"
+#include "regex/regex_message.h"
 
 namespace common::grammar {
 
@@ -25,11 +26,8 @@ class Trigger::Pattern {
     regex_.reset(
         pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), options, &code, &offset, nullptr));
     if (regex_ == nullptr) {
-      PCRE2_UCHAR reason[160];
-      pcre2_get_error_message(code, reason, sizeof reason);
       throw Error(ErrorCode::invalid_argument,
-                  strf("grammar trigger: pattern \"%s\", offset %zu: %s", text.c_str(),
-                       static_cast<std::size_t>(offset), reinterpret_cast<const char*>(reason)));
+                  "grammar trigger: " + llama::regex_fault(text, static_cast<std::size_t>(offset), code));
     }
     (void)pcre2_jit_compile(regex_.get(), PCRE2_JIT_COMPLETE);  // without it matching is slower, no more
     limits_.reset(pcre2_match_context_create(nullptr));

@@ -3,10 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <array>
 #include <utility>
 
 #include "ggml/log.h"
+#include "regex/regex_message.h"
 
 namespace llama {
 
@@ -21,12 +21,6 @@ namespace {
 constexpr std::uint32_t kOptions = PCRE2_ALT_BSUX | PCRE2_ALLOW_EMPTY_CLASS | PCRE2_DOLLAR_ENDONLY |
                                    PCRE2_MATCH_UNSET_BACKREF | PCRE2_DOTALL | PCRE2_UTF | PCRE2_MATCH_INVALID_UTF;
 constexpr std::uint32_t kMatchLimit = 1000000;
-
-std::string message_of(int code) {
-  std::array<PCRE2_UCHAR, 256> text{};
-  pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
-}
 
 struct FreeMatch {
   void operator()(pcre2_match_data* p) const noexcept { pcre2_match_data_free(p); }
@@ -56,7 +50,7 @@ ggml::Result<NamePattern> NamePattern::compile(const std::string& text) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), kOptions, &code, &offset, nullptr);
   if (compiled == nullptr)
     return Error(ErrorCode::invalid_argument, strf("pattern \"%s\" does not compile: at position %zu: %s", text.c_str(),
-                                                   offset, message_of(code).c_str()));
+                                                   offset, regex_message(code).c_str()));
   return NamePattern(text, std::make_shared<const Code>(compiled));
 }
 
@@ -70,7 +64,7 @@ bool NamePattern::found_in(std::string_view name) const {
   if (rc < 0)
     throw Error(ErrorCode::exceeds_limit,
                 strf("pattern \"%s\": the search in \"%s\" was given up: %s", text_.c_str(), std::string(name).c_str(),
-                     message_of(rc).c_str()),
+                     regex_message(rc).c_str()),
                 "write it without repetitions inside repetitions");
   return true;
 }

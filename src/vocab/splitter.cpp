@@ -4,6 +4,7 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "pretokenizer.h"
+#include "regex/regex_message.h"
 
 namespace llama {
 
@@ -23,12 +24,6 @@ struct FreeStack {
 };
 using Code = std::unique_ptr<pcre2_code, FreeCode>;
 
-std::string pcre2_message(int code) {
-  PCRE2_UCHAR buffer[256] = {};
-  pcre2_get_error_message(code, buffer, sizeof buffer);
-  return reinterpret_cast<const char*>(buffer);
-}
-
 struct Regex {
   Code code;
   bool jit = false;
@@ -43,7 +38,7 @@ Regex compile(std::string_view group, std::string_view pattern) {
   if (!regex.code) {
     throw ggml::Error(ggml::ErrorCode::internal,
                       ggml::strf("the regular expression of pre-tokenizer group %s does not compile: %s at byte %zu",
-                                 std::string(group).c_str(), pcre2_message(error).c_str(), at),
+                                 std::string(group).c_str(), regex_message(error).c_str(), at),
                       "build with PCRE2 10.40 or newer");
   }
   regex.jit = pcre2_jit_compile(regex.code.get(), PCRE2_JIT_COMPLETE) == 0;
@@ -78,7 +73,7 @@ class Matcher {
     if (rc < 0) {
       throw ggml::Error(ggml::ErrorCode::exceeds_limit,
                         ggml::strf("splitting %zu bytes of text before tokenization failed: %s", subject.size(),
-                                   pcre2_message(rc).c_str()),
+                                   regex_message(rc).c_str()),
                         "send the text in smaller parts");
     }
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(match_.get());
