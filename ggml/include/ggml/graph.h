@@ -58,12 +58,21 @@ struct Tensor {
   bool observed = false;           // never fused away; handed to the Observer after its node ran
 };
 
+/// A low-rank addition to a slot's matrix (LoRA, arXiv:2106.09685): each row x of the input also gives B (A x), times
+/// the row's own factor. It is added behind the slot's scale and in front of its bias.
+struct SlotAdapter {
+  TensorId a;       // [K, r] or [K, r, n_expert]; of a table of rows by id (embed): [r, rows]
+  TensorId b;       // [r, N] or [r, N, n_expert]
+  TensorId scales;  // [1, T] f32: a factor per row; 0 leaves a row as it is
+};
+
 /// One projection inside a coarse op: the place where biases, scales, adapters and taps attach.
 struct Slot {
   TensorId weight;
   TensorId bias;        // [N] or [N, n_expert] f32, added after the product
   TensorId scale;       // [1] or [n_expert] f32, multiplies the product before the bias
   bool tapped = false;  // the Observer sees this projection's input rows (imatrix)
+  std::vector<SlotAdapter> adapters = {};
 };
 
 struct Node {

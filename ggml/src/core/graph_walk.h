@@ -15,14 +15,28 @@ namespace ggml {
   return static_cast<std::size_t>(id.v);
 }
 
+/// Calls f(id) for each tensor of a slot; ids may be invalid.
+template <class SlotOrConst, class F>
+void for_each_of_slot(SlotOrConst& slot, F&& f) {
+  f(slot.weight);
+  f(slot.bias);
+  f(slot.scale);
+  for (auto& adapter : slot.adapters) {
+    f(adapter.a);
+    f(adapter.b);
+    f(adapter.scales);
+  }
+}
+
 /// Calls f(id) for each tensor that the node reads: sources, then what its slots hold.
 template <class F>
 void for_each_read(const Node& node, F&& f) {
   for (const TensorId id : node.src)
     if (id.valid()) f(id);
   for (const Slot& slot : node.slots)
-    for (const TensorId id : {slot.weight, slot.bias, slot.scale})
+    for_each_of_slot(slot, [&](const TensorId& id) {
       if (id.valid()) f(id);
+    });
 }
 
 /// The source that is a state: memory of the caller that the op reads and may write. An invalid id: none.

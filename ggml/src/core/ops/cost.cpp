@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/graph_walk.h"
+
 namespace ggml::cost {
 
 namespace {
@@ -37,8 +39,7 @@ void add_weights(Cost& cost, const Graph& graph, const Node& node, double rows) 
     cost.weight_bytes += bytes(t);
     if (t.shape[1] > 1) cost.flops += 2.0 * static_cast<double>(t.shape.elements()) * rows;
   };
-  for (const Slot& slot : node.slots)
-    for (TensorId id : {slot.weight, slot.bias, slot.scale}) add(id);
+  for (const Slot& slot : node.slots) for_each_of_slot(slot, add);
   if (node.slots.empty())
     for (TensorId id : node.src) add(id);
 }
@@ -99,8 +100,7 @@ Cost experts(const Graph& graph, const Node& node, int tokens) {
     if (w.shape[2] > 1) cost.flops += 2.0 * static_cast<double>(w.shape[0] * w.shape[1]) * used * tokens;
   };
   if (node.op == Op::moe_ffn) {
-    for (const Slot& slot : node.slots)
-      for (TensorId id : {slot.weight, slot.bias, slot.scale}) add_stack(id);
+    for (const Slot& slot : node.slots) for_each_of_slot(slot, add_stack);
   } else {
     add_stack(node.src[0]);
   }

@@ -54,6 +54,7 @@ const OpDef k_ffn{.name = "ffn",
                   .shape = shape,
                   .decompose = decompose,
                   .cost = cost::matmul,
-                  .shard = {PlacementAxis::rows, ShardResult::partial_sum}};
+                  .shard = {PlacementAxis::rows, ShardResult::partial_sum},
+                  .takes_adapters = true};
 
 }  // namespace ggml

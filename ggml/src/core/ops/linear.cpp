@@ -26,6 +26,7 @@ const OpDef k_linear{.name = "linear",
                      .shape = shape,
                      .decompose = decompose,
                      .cost = cost::matmul,
-                     .shard = {PlacementAxis::rows, ShardResult::slice}};
+                     .shard = {PlacementAxis::rows, ShardResult::slice},
+                     .takes_adapters = true};
 
 }  // namespace ggml

@@ -31,6 +31,7 @@ Slot Lowering::rows(const Slot& slot, std::int64_t begin, std::int64_t n) {
   Slot part = slot;
   part.weight = rows(slot.weight, begin, n);
   if (slot.bias.valid()) part.bias = rows(slot.bias, begin, n);
+  for (SlotAdapter& adapter : part.adapters) adapter.b = rows(adapter.b, begin, n);
   return part;
 }
 
@@ -110,6 +111,34 @@ void Chain::finish_into(TensorId dst) {
   to_.emit_into(dst, std::move(last_));
 }
 
+TensorId widen(Lowering& to, const SlotAdapter& adapter, TensorId narrow, TensorId scales) {
+  const TensorId scaled = to.emit({Op::mul, BinaryParams{}, {narrow, scales}, {}}, "adapter_scaled");
+  return to.emit({Op::mul_mat, MulMatParams{}, {adapter.b, to.rounded(scaled, adapter.b)}, {}}, "adapter_b");
+}
+
+namespace {
+
+/// B (factor * (A x)) of one adapter.
+TensorId adapter_product(Lowering& to, const SlotAdapter& adapter, TensorId x) {
+  const TensorId narrow =
+      to.emit({Op::mul_mat, MulMatParams{}, {adapter.a, to.rounded(x, adapter.a)}, {}}, "adapter_a");
+  return widen(to, adapter, narrow, adapter.scales);
+}
+
+/// The same for expert stacks.
+TensorId adapter_product(Lowering& to, const SlotAdapter& adapter, TensorId x, const ExpertRange& experts) {
+  const MulMatIdParams params{experts.begin, experts.end};
+  const auto product = [&](TensorId w, TensorId in, std::string_view what) {
+    return to.emit({Op::mul_mat_id, params, {w, to.rounded(in, w), experts.ids}, {}}, what);
+  };
+  const TensorId narrow = product(adapter.a, x, "adapter_a");
+  const TensorId scales = to.view(adapter.scales, Shape(1, 1, to.at(adapter.scales).shape[1]));
+  const TensorId scaled = to.emit({Op::mul, BinaryParams{}, {narrow, scales}, {}}, "adapter_scaled");
+  return product(adapter.b, scaled, "adapter_b");
+}
+
+}  // namespace
+
 Chain project(Lowering& to, const Slot& slot, TensorId x, std::string_view what) {
   Lowering::Step step{Op::mul_mat, MulMatParams{}, {slot.weight, to.rounded(x, slot.weight)}, {}};
   if (slot.tapped) {
@@ -118,6 +147,8 @@ Chain project(Lowering& to, const Slot& slot, TensorId x, std::string_view what)
   }
   Chain chain(to, what, std::move(step));
   if (slot.scale.valid()) chain.then(Op::mul, BinaryParams{}, {slot.scale});
+  for (const SlotAdapter& adapter : slot.adapters)
+    chain.then(Op::add, BinaryParams{}, {adapter_product(to, adapter, x)});
   if (slot.bias.valid()) chain.then(Op::add, BinaryParams{}, {slot.bias});
   return chain;
 }
@@ -141,6 +172,8 @@ Chain project_experts(Lowering& to, const Slot& slot, TensorId x, const ExpertRa
     }
     chain.then(Op::mul, BinaryParams{}, {scale});
   }
+  for (const SlotAdapter& adapter : slot.adapters)
+    chain.then(Op::add, BinaryParams{}, {adapter_product(to, adapter, x, experts)});
   if (slot.bias.valid()) {
     const TensorId bias = to.emit({Op::get_rows, GetRowsParams{}, {slot.bias, experts.ids}, {}}, "expert_bias");
     chain.then(Op::add, BinaryParams{}, {bias});

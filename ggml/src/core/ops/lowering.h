@@ -78,7 +78,7 @@ class Chain {
   TensorId value_;
 };
 
-/// W x * scale + bias of a slot; x is rounded to the weight's partner form. A tapped slot keeps its tap.
+/// W x * scale + adapters + bias of a slot; x is rounded to the weight's partner form. A tapped slot keeps its tap.
 [[nodiscard]] Chain project(Lowering& to, const Slot& slot, TensorId x, std::string_view what);
 
 /// The same for expert stacks: x [K, 1 or n_used, T], ids [n_used, T], experts [begin, end).
@@ -89,5 +89,9 @@ struct ExpertRange {
 };
 [[nodiscard]] Chain project_experts(Lowering& to, const Slot& slot, TensorId x, const ExpertRange& experts,
                                     std::string_view what);
+
+/// The second half of an adapter: B (factor * narrow) for `narrow` [r, T], the product with A. `scales`: the adapter's,
+/// or a view of them.
+[[nodiscard]] TensorId widen(Lowering& to, const SlotAdapter& adapter, TensorId narrow, TensorId scales);
 
 }  // namespace ggml

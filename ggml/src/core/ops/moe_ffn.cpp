@@ -69,6 +69,7 @@ const OpDef k_moe_ffn{.name = "moe_ffn",
                       .shape = shape,
                       .decompose = decompose,
                       .cost = cost::experts,
-                      .shard = {PlacementAxis::experts, ShardResult::partial_sum}};
+                      .shard = {PlacementAxis::experts, ShardResult::partial_sum},
+                      .takes_adapters = true};
 
 }  // namespace ggml

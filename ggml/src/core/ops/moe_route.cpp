@@ -57,6 +57,11 @@ void decompose(Lowering& to, const Node& node) {
 
 }  // namespace
 
-const OpDef k_moe_route{.name = "moe_route", .shape = shape, .decompose = decompose, .cost = cost::matmul, .shard = {}};
+const OpDef k_moe_route{.name = "moe_route",
+                        .shape = shape,
+                        .decompose = decompose,
+                        .cost = cost::matmul,
+                        .shard = {},
+                        .takes_adapters = true};
 
 }  // namespace ggml

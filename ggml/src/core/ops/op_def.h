@@ -46,6 +46,8 @@ struct OpDef {
   ShardRule shard;
   /// Element i of the result depends on element i of src[0] and is written after it was read.
   bool in_place = false;
+  /// Slots may have adapters: the decomposition adds their products.
+  bool takes_adapters = false;
 };
 
 #define OP(id, Params) extern const OpDef k_##id;

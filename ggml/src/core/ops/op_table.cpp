@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "op_def.h"
@@ -50,8 +51,13 @@ OpInputs inputs_of(const Graph& graph, const Node& node) {
 }
 
 Result<std::vector<TensorDesc>> infer_results(Op op, const OpInputs& in) {
+  const OpDef& def = op_def(op);
+  const bool adapted = std::any_of(in.slots.begin(), in.slots.end(), [](const Slot& s) { return !s.adapters.empty(); });
+  if (adapted && !def.takes_adapters)
+    return Error(ErrorCode::internal,
+                 std::string(in.name) + ": slots of " + std::string(def.name) + " take no adapters");
   try {
-    return op_def(op).shape(in);
+    return def.shape(in);
   } catch (const Error& error) {
     return error;
   }

@@ -82,6 +82,7 @@ const OpDef k_qkv{.name = "qkv",
                   .shape = shape,
                   .decompose = decompose,
                   .cost = cost::matmul,
-                  .shard = {PlacementAxis::heads, ShardResult::slice}};
+                  .shard = {PlacementAxis::heads, ShardResult::slice},
+                  .takes_adapters = true};
 
 }  // namespace ggml

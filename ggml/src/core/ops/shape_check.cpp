@@ -47,6 +47,24 @@ const Slot& slot(const OpInputs& in, std::size_t i, const char* role) {
   return in.slots[i];
 }
 
+/// Pre: the slot's weight is checked.
+void check_adapters(const OpInputs& in, const Slot& s, const std::string& role, const MatrixSpec& spec) {
+  const Shape w = operand(in, s.weight, role.c_str()).shape;
+  for (const SlotAdapter& adapter : s.adapters) {
+    const std::string what = strf("adapter of slot %s", role.c_str());
+    const Tensor& a = operand(in, adapter.a, what.c_str());
+    const Tensor& b = operand(in, adapter.b, what.c_str());
+    const std::int64_t rank = b.shape[0];
+    expect_shape(in, a, what, spec.is_table ? Shape(rank, w[1]) : Shape(w[0], rank, w[2]));
+    expect_shape(in, b, what, spec.is_table ? Shape(rank, w[0]) : Shape(rank, w[1], w[2]));
+    if (a.type == DType::i32 || b.type == DType::i32) our_fault(in, what + " is I32: integers are no weights");
+    const Tensor& scales = operand(in, adapter.scales, what.c_str());
+    expect_f32(in, scales, what);
+    if (scales.shape[0] != 1 || scales.shape.elements() != scales.shape[1])
+      our_fault(in, strf("factors of an %s are %s, expected 1 x rows", what.c_str(), described(scales).c_str()));
+  }
+}
+
 }  // namespace
 
 void expect_counts(const OpInputs& in, std::size_t min_src, std::size_t max_src, std::size_t slots) {
@@ -113,6 +131,7 @@ std::int64_t matrix(const OpInputs& in, std::size_t i, const char* role, const M
     expect_f32(in, scale, what);
     if (scale.shape.elements() != 1) expect_shape(in, scale, what, Shape(stack));
   }
+  check_adapters(in, s, role, spec);
   return n;
 }
 
@@ -121,6 +140,7 @@ void vector(const OpInputs& in, std::size_t i, const char* role, std::span<const
   const std::string what = strf("slot %s", role);
   const Tensor& w = operand(in, s.weight, role);
   expect_f32(in, w, what);
+  if (!s.adapters.empty()) our_fault(in, what + " is a vector and has adapters");
   if (std::find(allowed.begin(), allowed.end(), w.shape) == allowed.end()) expect_shape(in, w, what, allowed.front());
   if (!s.bias.valid()) return;
   const std::string bias_role = strf("bias of slot %s", role);

@@ -31,11 +31,14 @@ struct MatrixSpec {
   std::int64_t k = kAny;
   std::int64_t n = kAny;
   std::int64_t experts = 0;
+  bool is_table = false;  // rows are looked up by id: adapters have the rank first in both matrices
 };
-/// Checks slot i: weight [K, N(, experts)] of a weight type, bias [N(, experts)] f32, scale [1] or [experts] f32.
+/// Checks slot i: weight [K, N(, experts)] of a weight type, bias [N(, experts)] f32, scale [1] or [experts] f32,
+/// adapters that fit the weight.
 /// Returns N.
 std::int64_t matrix(const OpInputs& in, std::size_t i, const char* role, const MatrixSpec& spec);
 /// Checks slot i: an f32 vector in `weight` of one of the given shapes, and a bias of the same shape if there is one.
+/// A vector has no adapters.
 void vector(const OpInputs& in, std::size_t i, const char* role, std::span<const Shape> allowed);
 
 }  // namespace ggml::shape_check

@@ -41,6 +41,7 @@ Projection bind_projection(const BindContext& context, const Slot& slot) {
 const char* why_not_projection(const Graph& graph, const KernelTable& kernels, const Slot& slot) {
   if (!slot.weight.valid()) return "a slot has no weight";
   if (kernels.of(graph.at(slot.weight).type).mul_mat == nullptr) return "no matrix kernel for the weight's type";
+  if (!slot.adapters.empty()) return "a slot has adapters";
   for (const TensorId id : {slot.bias, slot.scale}) {
     if (id.valid() && graph.at(id).type != DType::f32) return "a bias or scale that is not F32";
   }

@@ -72,6 +72,7 @@ const char* table_declines(const Graph& graph, const KernelTable& kernels, Tenso
   return kernels.of(graph.at(table).type).mul_mat == nullptr ? "no decoder for the table's type" : nullptr;
 }
 const char* embed_declines(const Graph& graph, const KernelTable& kernels, const Node& node) {
+  if (!node.slots[0].adapters.empty()) return "the table has adapters";
   return table_declines(graph, kernels, node.slots[0].weight);
 }
 const char* get_rows_declines(const Graph& graph, const KernelTable& kernels, const Node& node) {

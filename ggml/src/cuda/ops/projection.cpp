@@ -114,6 +114,7 @@ const char* why_not_projection(const Graph& graph, const Slot& slot) {
   const Tensor& w = graph.at(slot.weight);
   if (w.role == TensorRole::activation) return "a matrix that is an activation";
   if (plane_spec(w.type).form != ScaleForm::none && w.shape[0] % kUnit != 0) return "rows that are no multiple of 32";
+  if (!slot.adapters.empty()) return "a slot has adapters";
   for (const TensorId id : {slot.bias, slot.scale}) {
     if (id.valid() && graph.at(id).type != DType::f32) return "a bias or scale that is not F32";
   }
