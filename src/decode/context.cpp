@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <sstream>
 #include <string>
@@ -83,6 +84,13 @@ void check_layers(const ContextParams& p, const Hparams& hparams) {
   }
 }
 
+void check_scales(std::span<const float> scales, std::size_t n_adapters) {
+  if (scales.size() != n_adapters)
+    refuse(strf("%zu adapter scales are given, the model has %zu adapters", scales.size(), n_adapters), {});
+  for (const float scale : scales)
+    if (!std::isfinite(scale)) refuse("an adapter scale is not a finite number", {});
+}
+
 void resolve_embeddings(ContextParams& p, const Hparams& hparams) {
   if (!p.pooling) p.pooling = hparams.pooling;
   if (hparams.is_encoder) {
@@ -124,12 +132,20 @@ ContextParams resolve(ContextParams p, const Hparams& hparams) {
   return p;
 }
 
+ContextParams resolve_adapters(ContextParams p, const Model& model) {
+  const std::size_t n = model.adapters().size();
+  if (p.adapter_scales.empty()) p.adapter_scales.resize(n, 0.0f);
+  check_scales(p.adapter_scales, n);
+  return p;
+}
+
 PortSizes port_sizes(const Hparams& hparams, const ContextParams& params) {
   PortSizes sizes;
   sizes.n_ubatch = params.n_ubatch;
   sizes.n_seq_max = params.n_seq_max;
   sizes.n_embd = hparams.n_embd;
   sizes.n_vocab = hparams.n_vocab;
+  sizes.n_adapters = static_cast<int>(params.adapter_scales.size());
   sizes.max_head_rows = std::min(params.n_ubatch, kMaxHeadRows);
   if (params.embeddings) sizes.embedding_rows = params.pooling == Pooling::none ? params.n_ubatch : params.n_seq_max;
   sizes.table_entries = params.n_seq_max * (params.n_ctx / kKvBlockTokens + 1);
@@ -223,7 +239,7 @@ struct Context::Impl {
   Impl(const Model& m, std::span<ggml::Device* const> list, const Plan& plan, const ContextParams& wanted)
       : model(m),
         devices(list.begin(), list.end()),
-        params(resolve(wanted, loaded_hparams(m))),
+        params(resolve_adapters(resolve(wanted, loaded_hparams(m)), m)),
         state_homes(homes_of_states(m.hparams(), devices, plan, params)),
         state_spec(plan_states(m.hparams(), params, state_homes)),
         cache(plan_kv_groups(m.hparams(), params, state_homes), state_spec ? &*state_spec : nullptr, params.n_seq_max,
@@ -295,6 +311,7 @@ void Context::Impl::check_step(const Step& step) {
     for (const Token token : s.tokens)
       if (token < 0 || token >= model.hparams().n_vocab)
         refuse(strf("token %d is not in the vocabulary of %d tokens", token, model.hparams().n_vocab), {});
+    if (!s.adapter_scales.empty()) check_scales(s.adapter_scales, params.adapter_scales.size());
     const int length = cache.length(s.seq);
     if (model.hparams().is_encoder) check_encoder_input(s, length);
     if (params.embeddings && s.sampler != nullptr) refuse("a context for embeddings samples no tokens", {});

@@ -27,6 +27,11 @@ StepPorts::StepPorts(const PortSizes& sizes, const KvCache& cache, const PortHom
   add(port::kTokenTypes, n_ubatch * sizeof(std::int32_t));
   add(port::kEmbeddings,
       static_cast<std::size_t>(sizes.embedding_rows) * static_cast<std::size_t>(sizes.n_embd) * sizeof(float));
+  if (sizes.n_adapters > 0) host_.resize(static_cast<std::size_t>(port::adapter_scales(sizes.n_adapters).v), nullptr);
+  for (int adapter = 0; adapter < sizes.n_adapters; ++adapter) {
+    add(port::adapter_scales(adapter), n_ubatch * sizeof(float));
+    add(port::adapter_head_scales(adapter), head_rows * sizeof(float));
+  }
   if (const StateCache* states = cache.states()) {
     add(port::spans(GroupId(cache.n_groups())), static_cast<std::size_t>(sizes.n_seq_max) * sizeof(ggml::AttnSpan));
     for (std::size_t i = 0; i < states->spec().layers.size(); ++i)

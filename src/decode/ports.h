@@ -32,7 +32,7 @@ inline constexpr ggml::PortId kEmbeddings{12};  // [n_embd, T or sequences]
 
 /// [n_embd, T] residual stream between segments: segment i writes border i, segment i + 1 reads it. Two buffers per
 /// device take turns.
-inline constexpr int kFirstStream = 2048;  // groups come before it: fewer than layers, which are at most 512
+inline constexpr int kFirstStream = 2048;  // groups (fewer than layers: at most 512) and adapters come before it
 [[nodiscard]] constexpr ggml::PortId stream(int segment_border) {
   return ggml::PortId(kFirstStream + segment_border);
 }
@@ -41,6 +41,14 @@ inline constexpr int kFirstStream = 2048;  // groups come before it: fewer than 
 }
 [[nodiscard]] constexpr ggml::PortId block_table(GroupId group) {
   return ggml::PortId(17 + 2 * group.v);
+}
+/// [1, T] f32: factors of a LoRA adapter, per row; and [1, outputs] per row that the head evaluates.
+inline constexpr int kFirstAdapter = 1536;  // groups come before it
+[[nodiscard]] constexpr ggml::PortId adapter_scales(int adapter) {
+  return ggml::PortId(kFirstAdapter + 2 * adapter);
+}
+[[nodiscard]] constexpr ggml::PortId adapter_head_scales(int adapter) {
+  return ggml::PortId(kFirstAdapter + 2 * adapter + 1);
 }
 inline constexpr int kFirstPool = 4096;
 [[nodiscard]] constexpr ggml::PortId pool(LayerId layer) {
@@ -58,6 +66,7 @@ struct PortSizes {
   int embedding_rows = 0;  // 0: none are given
   int table_entries = 0;   // of one group's block tables, all sequences together
   std::size_t adjust_entries = 0;
+  int n_adapters = 0;
 };
 
 /// The devices of a context, and where the stream lies.
@@ -90,6 +99,8 @@ class StepPorts {
   [[nodiscard]] const ggml::SampleResult* sampled() { return as<ggml::SampleResult>(port::kSampled); }
   [[nodiscard]] ggml::AttnSpan* spans(GroupId group) { return as<ggml::AttnSpan>(port::spans(group)); }
   [[nodiscard]] std::int32_t* block_table(GroupId group) { return as<std::int32_t>(port::block_table(group)); }
+  [[nodiscard]] float* adapter_scales(int adapter) { return as<float>(port::adapter_scales(adapter)); }
+  [[nodiscard]] float* adapter_head_scales(int adapter) { return as<float>(port::adapter_head_scales(adapter)); }
   [[nodiscard]] int mask_words() const { return (sizes_.n_vocab + 31) / 32; }
 
   /// Makes room for more adjustments; programs compiled before point to the old memory and must be built anew.

@@ -18,16 +18,22 @@ void ProgramCache::reserve_largest() {
     SegmentKey key{.segment = segment, .token_bucket = params_.n_ubatch};
     if (segment == builder_.head() && !params_.embeddings)
       key = {.segment = segment, .output_bucket = ports_.front()->sizes().max_head_rows, .sample = true};
-    const std::unique_ptr<ggml::Schedule> schedule =
-        scheduler_.cut(builder_.build(key), ports_.front()->bindings(), options_);
-    (void)scheduler_.reserve(*schedule);  // nothing is compiled yet
-    n_mixed += schedule->n_mixed();
+    n_mixed += reserve(key);
+    key.adapters = builder_.adapters_in(segment);
+    if (key.adapters != 0) (void)reserve(key);
   }
   if (n_mixed > 0)
     ggml::logf(ggml::LogLevel::info,
                "scheduler split_ops=%d reason=\"their tensors lie on several devices: each projection runs where its "
                "tensor is, activations cross\"",
                n_mixed);
+}
+
+int ProgramCache::reserve(const SegmentKey& key) {
+  const std::unique_ptr<ggml::Schedule> schedule =
+      scheduler_.cut(builder_.build(key), ports_.front()->bindings(), options_);
+  (void)scheduler_.reserve(*schedule);  // nothing is compiled yet
+  return schedule->n_mixed();
 }
 
 void ProgramCache::note_memory(const ggml::MemoryPlan& plan) {
@@ -40,7 +46,7 @@ void ProgramCache::note_memory(const ggml::MemoryPlan& plan) {
 }
 
 ggml::Program& ProgramCache::get(const SegmentKey& key) {
-  const auto found = programs_.find(key.packed());
+  const auto found = programs_.find(key);
   if (found != programs_.end()) return *found->second;
   const ggml::Graph graph = builder_.build(key);
   const std::span<const ggml::PlacedPort> ports = ports_[static_cast<std::size_t>(key.ports)]->bindings();
@@ -53,7 +59,7 @@ ggml::Program& ProgramCache::get(const SegmentKey& key) {
   ggml::logf(ggml::LogLevel::debug, "graph build segment=%d tokens=%d outputs=%d sample=%d splits=%d", key.segment,
              key.token_bucket, key.output_bucket, key.sample ? 1 : 0, schedule->n_splits());
   for (const std::string& line : schedule->describe()) ggml::logf(ggml::LogLevel::trace, "split %s", line.c_str());
-  return *programs_.emplace(key.packed(), std::move(program)).first->second;
+  return *programs_.emplace(key, std::move(program)).first->second;
 }
 
 void ProgramCache::run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop) {

@@ -41,6 +41,8 @@ class ProgramCache {
 
  private:
   void reserve_largest();
+  /// Returns the number of ops whose tensors lie on several devices.
+  int reserve(const SegmentKey& key);
   void note_memory(const ggml::MemoryPlan& plan);
 
   const SegmentBuilder& builder_;
@@ -48,7 +50,7 @@ class ProgramCache {
   const ContextParams& params_;
   ggml::CompileOptions options_;
   ggml::Scheduler scheduler_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<ggml::Program>> programs_;
+  std::unordered_map<SegmentKey, std::unique_ptr<ggml::Program>, SegmentKeyHash> programs_;
   std::uint64_t builds_ = 0;
   std::uint64_t scratch_bytes_ = 0;
   std::uint64_t scratch_live_bytes_ = 0;

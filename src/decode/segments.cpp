@@ -4,6 +4,7 @@
 
 #include "ggml/error.h"
 #include "ggml/fusion.h"
+#include "model/adapter_scales.h"
 #include "model/blocks/head.h"
 #include "model/layer_builder.h"
 
@@ -56,6 +57,28 @@ ggml::DeviceId device_at(std::span<const ggml::DeviceId> devices, int layer) {
 
 constexpr std::int64_t words(std::size_t bytes) {
   return static_cast<std::int64_t>(bytes / sizeof(std::int32_t));
+}
+
+AdapterSet adapters_of(const TensorWithParts& parts) {
+  AdapterSet set = 0;
+  for (const AdapterPair& pair : parts.adapters) set |= AdapterSet{1} << pair.adapter;
+  return set;
+}
+
+/// The ports of the adapters in `set`; `port_of` gives their numbers, `shape` is that of their factors.
+struct ScalePorts {
+  AdapterSet set;
+  ggml::PortId (*port_of)(int adapter);
+  Shape shape;
+  Rows rows;
+};
+AdapterScales adapter_scales(GraphBuilder& b, const ScalePorts& ports) {
+  AdapterScales scales(b);
+  for (int i = 0; i < static_cast<int>(kMaxAdapters); ++i)
+    if ((ports.set >> i & 1u) != 0)
+      scales.use(
+          i, b.port(ports.port_of(i), "adapter_" + std::to_string(i) + "_scales", DType::f32, ports.shape, ports.rows));
+  return scales;
 }
 
 }  // namespace
@@ -159,6 +182,18 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
   for (int g = 0; g < cache.n_groups(); ++g)
     for (const LayerId layer : cache.group(GroupId(g)).spec().layers)
       group_of_layer_[static_cast<std::size_t>(layer.v)] = GroupId(g);
+  note_adapters();
+}
+
+void SegmentBuilder::note_adapters() {
+  const ModelWeights& weights = model_.weights();
+  adapters_in_.assign(static_cast<std::size_t>(n_segments()), 0);
+  adapters_in_.front() = adapters_of(weights.global[Role::token_embd]);
+  if (!params_.embeddings) adapters_in_.back() = adapters_of(weights.global[Role::output]);
+  for (int run = 0; run < n_runs_; ++run)
+    for (int i = first_layer(run); i < std::min(first_layer(run + 1), model_.hparams().n_layer); ++i)
+      for (const TensorWithParts& parts : weights.layers[static_cast<std::size_t>(i)].parts)
+        adapters_in_[static_cast<std::size_t>(run) + 1] |= adapters_of(parts);
 }
 
 Graph SegmentBuilder::build(const SegmentKey& key) const {
@@ -178,7 +213,9 @@ Graph SegmentBuilder::build_input(const SegmentKey& key) const {
   inputs.tokens = tokens;
   inputs.positions = b.port(port::kPositions, "positions", DType::i32, Shape(key.token_bucket), Rows::tokens);
   inputs.token_types = b.port(port::kTokenTypes, "token_types", DType::i32, Shape(key.token_bucket), Rows::tokens);
-  b.output(embedding(b, model_.hparams(), model_.weights(), inputs), port::stream(0));
+  AdapterScales adapters =
+      adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, key.token_bucket), Rows::tokens});
+  b.output(embedding(b, model_.hparams(), model_.weights(), inputs, adapters), port::stream(0));
   return b.take();
 }
 
@@ -207,6 +244,7 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
                                             Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
   const int begin = first_layer(border);
   const int end = std::min(begin + kLayersPerRun, hparams.n_layer);
+  AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, t), Rows::tokens});
   std::vector<LayerBuilder::Renamed> renamed;
   std::vector<LayerBuilder> layers;
   layers.reserve(static_cast<std::size_t>(end - begin));
@@ -226,13 +264,14 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
                                      Shape(words(cache_.group(group).layer_bytes())), Rows::fixed);
     }
     if (i == hparams.n_layer - 1) inputs.output_rows = output_rows;
-    LayerBuilder& layer = layers.emplace_back(b, hparams, LayerId(i), model_.weights().layers[index]);
+    LayerBuilder& layer = layers.emplace_back(b, hparams, LayerId(i), model_.weights().layers[index], adapters);
     layer.set_inputs(inputs);
     if (i == begin)
       layer.set_stream(x);
     else
       layer.continue_from(layers[layers.size() - 2]);
     family_.layer(layer);
+    layer.steer();
     renamed.insert(renamed.end(), layer.renamed().begin(), layer.renamed().end());
   }
   b.output(layers.back().sum(), port::stream(border + 1));
@@ -291,7 +330,8 @@ Graph SegmentBuilder::build_head(const SegmentKey& key) const {
       b.port(port::stream(n_runs_), "stream", DType::f32, Shape(hparams.n_embd, params_.n_ubatch), Rows::fixed);
   const TensorId rows = b.port(port::kHeadRows, "head_rows", DType::i32, Shape(n), Rows::outputs);
   const TensorId x = b.select_rows(stream, rows, "head_in");
-  const TensorId logits = lm_head(b, hparams, model_.weights(), x);
+  AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_head_scales, Shape(1, n), Rows::outputs});
+  const TensorId logits = lm_head(b, hparams, model_.weights(), x, adapters);
   b.output(logits, port::kLogits);
   if (key.sample) {
     const TensorId sources[] = {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,18 +16,29 @@
 
 namespace llama {
 
+/// A set of a model's LoRA adapters, one bit each.
+using AdapterSet = std::uint64_t;
+static_assert(kMaxAdapters <= 64);
+
 /// Names one compiled form of a segment.
 struct SegmentKey {
-  int segment = 0;        // 0: input; then runs of layers; last: head, or embeddings where those are wanted
-  int token_bucket = 0;   // capacity of tokens; 0 for the head, which takes rows by number
-  int output_bucket = 0;  // capacity of outputs; 0 where the segment has none
-  bool sample = false;    // head: with the sample op
-  int ports = 0;          // the set of ports that it is bound to
+  int segment = 0;          // 0: input; then runs of layers; last: head, or embeddings where those are wanted
+  int token_bucket = 0;     // capacity of tokens; 0 for the head, which takes rows by number
+  int output_bucket = 0;    // capacity of outputs; 0 where the segment has none
+  bool sample = false;      // head: with the sample op
+  int ports = 0;            // the set of ports that it is bound to
+  AdapterSet adapters = 0;  // that it applies; what no row uses costs nothing
 
-  [[nodiscard]] std::uint64_t packed() const {
-    return static_cast<std::uint64_t>(ports) << 62 | static_cast<std::uint64_t>(segment) << 48 |
-           static_cast<std::uint64_t>(token_bucket) << 25 | static_cast<std::uint64_t>(output_bucket) << 1 |
-           (sample ? 1u : 0u);
+  bool operator==(const SegmentKey&) const = default;
+};
+
+struct SegmentKeyHash {
+  std::size_t operator()(const SegmentKey& key) const noexcept {
+    const std::uint64_t numbers = static_cast<std::uint64_t>(key.ports) << 62 |
+                                  static_cast<std::uint64_t>(key.segment) << 48 |
+                                  static_cast<std::uint64_t>(key.token_bucket) << 25 |
+                                  static_cast<std::uint64_t>(key.output_bucket) << 1 | (key.sample ? 1u : 0u);
+    return std::hash<std::uint64_t>{}(numbers ^ key.adapters * 0x9E3779B97F4A7C15u);
   }
 };
 
@@ -62,7 +74,10 @@ class SegmentBuilder {
   [[nodiscard]] int n_segments() const { return n_runs_ + 2; }
   [[nodiscard]] int head() const { return n_runs_ + 1; }
   [[nodiscard]] int last_run() const { return n_runs_; }
+  /// `key.adapters` is a part of adapters_in(key.segment).
   [[nodiscard]] ggml::Graph build(const SegmentKey& key) const;
+  /// The adapters that change a tensor of the segment.
+  [[nodiscard]] AdapterSet adapters_in(int segment) const { return adapters_in_[static_cast<std::size_t>(segment)]; }
 
   /// How the keys of each layer are rotated; index = LayerId.
   [[nodiscard]] std::span<const KvCache::LayerRope> ropes() const { return ropes_; }
@@ -74,6 +89,7 @@ class SegmentBuilder {
   [[nodiscard]] ggml::Graph build_embeddings(const SegmentKey& key) const;
   [[nodiscard]] LayerInputs layer_inputs(int layer) const;
   void observe_all(ggml::Graph& graph) const;
+  void note_adapters();
 
   const Model& model_;
   const Family& family_;
@@ -84,6 +100,7 @@ class SegmentBuilder {
   const ggml::Weight* rope_factors_;
   std::vector<KvCache::LayerRope> ropes_;
   std::vector<GroupId> group_of_layer_;
+  std::vector<AdapterSet> adapters_in_;  // per segment
 };
 
 }  // namespace llama

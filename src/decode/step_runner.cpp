@@ -32,6 +32,8 @@ bool is_expert_stack(std::size_t role) {
   }
 }
 
+constexpr std::size_t kMaxAdapterSets = 8;  // with programs of their own
+
 [[noreturn]] void fail_numbers(const char* what) {
   throw Error(ErrorCode::internal, ggml::strf("the model gave %s that are not numbers", what),
               "the weights may be damaged (--check-tensors looks for it), or a cache type too coarse for this model");
@@ -68,6 +70,7 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
   next_logits_.reserve(n_seq);
   embeddings_.reserve(n_seq);
   outputs_.reserve(static_cast<std::size_t>(params.n_ubatch));
+  known_adapter_sets_.reserve(kMaxAdapterSets);
   adjust_.reserve(ports.front()->sizes().adjust_entries);
   const ModelWeights& weights = model.weights();
   for (const TensorSet& layer : weights.layers) {
@@ -75,6 +78,7 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
       (is_expert_stack(role) ? expert_bytes_ : dense_bytes_) += bytes_of(layer.parts[role]);
   }
   const TensorSet& global = weights.global;
+  for (const AdapterInfo& adapter : model.adapters()) adapter_bytes_.push_back(static_cast<double>(adapter.bytes));
   head_bytes_ = bytes_of(global[Role::output] ? global[Role::output] : global[Role::token_embd]);
 }
 
@@ -104,6 +108,7 @@ void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells
       programs_.wait_for(set_);
     }
     n_tokens_ = 0;
+    adapters_ = 0;
     parts_.clear();
     outputs_.clear();
     while (sequence < step.sequences.size() && n_tokens_ < params_.n_ubatch) {
@@ -119,9 +124,22 @@ void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells
         done = 0;
       }
     }
+    adapters_ = adapters_to_apply(adapters_);
     run_ubatch(step, stop, output);
   }
   if (sets_.size() > 1) programs_.synchronise();
+}
+
+/// `used`, or all adapters. Each set has programs of its own, and requests could make as many sets as they liked:
+/// behind the first ones the rest shares the programs of all adapters, whose factors of 0 change nothing.
+AdapterSet StepRunner::adapters_to_apply(AdapterSet used) {
+  if (used == 0 || std::ranges::find(known_adapter_sets_, used) != known_adapter_sets_.end()) return used;
+  if (known_adapter_sets_.size() == kMaxAdapterSets) {
+    const std::size_t n = adapter_bytes_.size();
+    return n == kMaxAdapters ? ~AdapterSet{0} : (AdapterSet{1} << n) - 1;
+  }
+  known_adapter_sets_.push_back(used);
+  return used;
 }
 
 /// Sizes the result: one row of logits for each output of a sequence without a sampler.
@@ -163,6 +181,11 @@ int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
     const int at = offset + i;
     tokens[i] = sequence.tokens[static_cast<std::size_t>(at)];
     positions[i] = part.first_cell + i;
+  }
+  const std::span<const float> scales = scales_of(sequence);
+  for (std::size_t k = 0; k < scales.size(); ++k) {
+    std::fill_n(ports().adapter_scales(static_cast<int>(k)) + part.first_row, part.n_rows, scales[k]);
+    if (scales[k] != 0.0f) adapters_ |= AdapterSet{1} << k;
   }
   parts_.push_back(part);
   n_tokens_ += part.n_rows;
@@ -275,8 +298,12 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
     const bool trims = trimmed && segment == segments_.last_run();
     const int output_bucket = trims ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
     const ggml::StepCounts counts{n_tokens_, trims ? n_outputs : 0, static_cast<int>(parts_.size())};
-    programs_.run({.segment = segment, .token_bucket = bucket, .output_bucket = output_bucket, .ports = set_}, counts,
-                  stop);
+    programs_.run({.segment = segment,
+                   .token_bucket = bucket,
+                   .output_bucket = output_bucket,
+                   .ports = set_,
+                   .adapters = adapters_ & segments_.adapters_in(segment)},
+                  counts, stop);
   }
   if (params_.embeddings) run_embeddings(step, bucket, stop);
   const std::span<const Output> all(outputs_);
@@ -286,7 +313,7 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
     // A trimmed stream holds the outputs in order; the head finds them by that number.
     if (trimmed)
       for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
-    run_head(all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
+    run_head(step, all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
   }
   if (all.empty() && sets_.size() > 1)
     programs_.mark(set_);
@@ -295,16 +322,23 @@ void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepO
   count_bytes();
 }
 
-void StepRunner::run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output) {
+void StepRunner::run_head(const Step& step, std::span<const Output> outputs, const ggml::StopToken& stop,
+                          StepOutput& output) {
   const int n = static_cast<int>(outputs.size());
-  for (int i = 0; i < n; ++i) ports().head_rows()[i] = outputs[static_cast<std::size_t>(i)].row;
+  for (int i = 0; i < n; ++i) {
+    const Output& row = outputs[static_cast<std::size_t>(i)];
+    ports().head_rows()[i] = row.row;
+    const std::span<const float> scales = scales_of(step.sequences[static_cast<std::size_t>(row.sequence)]);
+    for (std::size_t k = 0; k < scales.size(); ++k) ports().adapter_head_scales(static_cast<int>(k))[i] = scales[k];
+  }
   const bool sample = prepare_samplers(outputs);
   const ggml::StepCounts counts{1, n, 0};  // its graph has rows of outputs only
   programs_.run({.segment = segments_.head(),
                  .token_bucket = 0,
                  .output_bucket = bucket_for(n, ports().sizes().max_head_rows),
                  .sample = sample,
-                 .ports = set_},
+                 .ports = set_,
+                 .adapters = adapters_ & segments_.adapters_in(segments_.head())},
                 counts, stop);
   programs_.synchronise();
   store(outputs, output);
@@ -376,6 +410,8 @@ void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
 void StepRunner::count_bytes() {
   const ExpertHparams& experts = model_.hparams().experts;
   weight_bytes_ += dense_bytes_ + (outputs_.empty() ? 0.0 : head_bytes_);
+  for (std::size_t k = 0; k < adapter_bytes_.size(); ++k)
+    if ((adapters_ >> k & 1u) != 0) weight_bytes_ += adapter_bytes_[k];
   if (cache_.states() != nullptr)
     kv_bytes_ += static_cast<double>(cache_.states()->state_bytes()) * static_cast<double>(parts_.size());
   if (experts.count > 0)

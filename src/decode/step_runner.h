@@ -56,9 +56,13 @@ class StepRunner {
                     StepOutput& output);
   void prepare_output(const Step& step, StepOutput& output);
   int add_part(const StepSequence& sequence, const Part& part);
+  [[nodiscard]] std::span<const float> scales_of(const StepSequence& sequence) const {
+    return sequence.adapter_scales.empty() ? std::span<const float>(params_.adapter_scales) : sequence.adapter_scales;
+  }
+  [[nodiscard]] AdapterSet adapters_to_apply(AdapterSet used);
   void fill_spans(const Step& step);
   void run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output);
-  void run_head(std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output);
+  void run_head(const Step& step, std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output);
   [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
   void sample_on_host(std::size_t output, Sampler& sampler);
   void store(std::span<const Output> outputs, StepOutput& output);
@@ -78,7 +82,9 @@ class StepRunner {
   ProgramCache& programs_;
   const SegmentBuilder& segments_;
 
-  int n_tokens_ = 0;  // of the ubatch
+  int n_tokens_ = 0;                            // of the ubatch
+  AdapterSet adapters_ = 0;                     // that the ubatch's programs apply: those that a row uses, or more
+  std::vector<AdapterSet> known_adapter_sets_;  // that have programs
   std::vector<Part> parts_;
   std::vector<Output> outputs_;
   std::vector<ggml::SampleAdjust> adjust_;
@@ -89,6 +95,7 @@ class StepRunner {
   double dense_bytes_ = 0;   // of all layers, without experts
   double expert_bytes_ = 0;  // of all experts
   double head_bytes_ = 0;
+  std::vector<double> adapter_bytes_;  // per adapter
   double weight_bytes_ = 0;
   double kv_bytes_ = 0;
 };

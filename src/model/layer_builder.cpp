@@ -1,6 +1,6 @@
 #include "model/layer_builder.h"
 
-#include "ggml/error.h"
+#include "model/adapter_scales.h"
 
 namespace llama {
 
@@ -8,24 +8,16 @@ using ggml::NormParams;
 using ggml::Slot;
 using ggml::TensorId;
 
-Slot make_slot(ggml::GraphBuilder& graph, const TensorWithParts& tensor) {
-  TANDEM_ASSERT(tensor.weight != nullptr, "a slot needs a weight; required tensors are checked when loading");
-  Slot slot;
-  slot.weight = graph.weight(*tensor.weight);
-  if (tensor.bias != nullptr) slot.bias = graph.weight(*tensor.bias);
-  if (tensor.scale != nullptr) slot.scale = graph.weight(*tensor.scale);
-  return slot;
-}
-
-LayerBuilder::LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights)
-    : graph_(graph), hparams_(hparams), layer_(layer), weights_(weights) {}
+LayerBuilder::LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights,
+                           AdapterScales& adapters)
+    : graph_(graph), hparams_(hparams), layer_(layer), weights_(weights), adapters_(adapters) {}
 
 std::string LayerBuilder::name(const char* stem) const {
   return std::string(stem) + "-" + std::to_string(layer_.v);
 }
 
 Slot LayerBuilder::slot(Role role) {
-  return make_slot(graph_, weights_[role]);
+  return make_slot(graph_, weights_[role], adapters_);
 }
 
 TensorId LayerBuilder::norm(Role weight, const char* stem) {
@@ -76,6 +68,12 @@ TensorId LayerBuilder::sum() {
 void LayerBuilder::keep_output_rows() {
   if (!inputs_.output_rows.valid()) return;
   x_ = graph_.select_rows(sum(), inputs_.output_rows, name("output_rows"));
+  adapters_.select(inputs_.output_rows);
+}
+
+void LayerBuilder::steer() {
+  const ggml::Weight* direction = weights_[Role::control_vector].weight;
+  if (direction != nullptr) x_ = graph_.add(sum(), graph_.weight(*direction), name("layer_out_steered"));
 }
 
 void LayerBuilder::continue_from(const LayerBuilder& previous) {

@@ -29,11 +29,15 @@ struct LayerInputs {
   float expert_keep_ratio = 0.0f;  // this share of the best one's (-ser)
 };
 
+class AdapterScales;
+
 /// The residual stream and the vocabulary in which families describe one layer. Every node's name is a stem and the
 /// layer's number ("attn_norm-12"), the same in all families.
 class LayerBuilder {
  public:
-  LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights);
+  /// `adapters` is shared by the layers of a graph.
+  LayerBuilder(ggml::GraphBuilder& graph, const Hparams& hparams, LayerId layer, const TensorSet& weights,
+               AdapterScales& adapters);
 
   void set_inputs(const LayerInputs& inputs) { inputs_ = inputs; }
   void set_stream(ggml::TensorId x) { x_ = x; }
@@ -57,6 +61,8 @@ class LayerBuilder {
   void keep_output_rows();
   /// The stream as one tensor; the end of a segment.
   ggml::TensorId sum();
+  /// stream += the control vector, where the layer has one. Behind the layer's last sum.
+  void steer();
   /// Carries a pending sum over to the next layer of the segment.
   void continue_from(const LayerBuilder& previous);
 
@@ -83,14 +89,12 @@ class LayerBuilder {
   const Hparams& hparams_;
   LayerId layer_;
   const TensorSet& weights_;
+  AdapterScales& adapters_;
   LayerInputs inputs_;
   ggml::TensorId x_;        // the stream without `pending_`
   ggml::TensorId pending_;  // a branch that the next norm or sum adds
   std::string pending_name_;
   std::vector<Renamed> renamed_;
 };
-
-/// The slot of a tensor with its companions.
-[[nodiscard]] ggml::Slot make_slot(ggml::GraphBuilder& graph, const TensorWithParts& tensor);
 
 }  // namespace llama

@@ -191,6 +191,8 @@ std::vector<std::vector<std::string>> merge_groups(const ModelParams& params, st
 std::vector<MergedTensor> merge_tensors(const ModelParams& params, std::span<const TensorRow> rows,
                                         std::vector<TensorMatch>& matches, Plan& plan) {
   std::vector<MergedTensor> merged;
+  if ((params.merge_qkv || params.merge_up_gate) && !may_merge(params))
+    logf(LogLevel::warn, "-mqkv and -muge have no effect: LoRA adapters change the tensors as the file has them");
   Merger merger(matches, plan);
   for (const Kind* kind : wanted_kinds(params)) merger.merge(*kind, rows, merged);
   return merged;

@@ -25,9 +25,9 @@ struct MergedTensor {
   std::int64_t n_stacks = 1;                         // for each expert anew
 };
 
-/// Whether tensors may be merged at all. Whatever needs the file's own tensors is to be refused here.
+/// Whether tensors may be merged at all: LoRA adapters need the file's own tensors.
 [[nodiscard]] inline bool may_merge(const ModelParams& params) {
-  return params.merge_qkv || params.merge_up_gate;
+  return (params.merge_qkv || params.merge_up_gate) && params.adapters.empty();
 }
 
 /// The tensors, by name, that become one each where a plan puts them on the same devices: those of one type for which

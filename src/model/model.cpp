@@ -8,6 +8,7 @@
 #include "ggml/log.h"
 #include "ggml/quoted.h"
 #include "llama/plan.h"
+#include "model/adapters.h"
 #include "model/derived_weights.h"
 #include "model/family.h"
 #include "model/hparams.h"
@@ -43,9 +44,11 @@ struct Model::Impl {
   Hparams hparams;
   const Family* family = nullptr;
   ModelWeights weights;
-  // Of an outline: weights that plans name, and those that are tensors of the file. Merged and derived ones follow.
+  // Of an outline: weights that plans name, and those that are tensors of the file. Merged and derived ones follow,
+  // then what other files add.
   std::size_t n_outlined = 0, n_in_file = 0;
   std::optional<Mergeable> mergeable;
+  std::vector<AdapterInfo> adapters;
 };
 
 namespace {
@@ -162,7 +165,9 @@ std::unique_ptr<Model> Model::load(const ModelParams& params, std::span<ggml::De
     Plan with_merged = plan;
     const std::vector<MergedTensor> merged = merge_tensors(params, impl.family->tensors, match.found, with_merged);
     impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
-    load_weights(file, match.found, params, {devices, with_merged, impl.hparams, merged}, progress, impl.weights);
+    const LoadTarget target{devices, with_merged, impl.hparams, merged};
+    load_weights(file, match.found, params, target, progress, impl.weights);
+    impl.adapters = load_additions(params, target, impl.weights);
   }
   impl.metadata = std::move(file.metadata());
   const ModelInfo& info = impl.info;
@@ -185,6 +190,7 @@ std::unique_ptr<Model> Model::outline(const ModelParams& params) {
   impl.weights.layers.resize(static_cast<std::size_t>(impl.hparams.n_layer));
   outline_weights(match.found, {}, impl.weights);
   outline_derived_weights(impl.hparams, impl.weights);
+  impl.adapters = outline_additions(params, impl.hparams, impl.weights);
   impl.n_outlined = impl.weights.tensors.size();
   impl.n_in_file = match.found.size();
   impl.metadata = std::move(file.metadata());
@@ -200,6 +206,7 @@ void Model::Impl::merge_outline(Plan& plan) {
   outline_weights(found, merged, weights);
   n_in_file = found.size();
   outline_derived_weights(hparams, weights);
+  adapters = outline_additions(mergeable->params, hparams, weights);
 }
 
 std::vector<std::vector<std::string>> Model::merge_groups() const {
@@ -252,6 +259,9 @@ const Hparams& Model::hparams() const {
 }
 const ModelWeights& Model::weights() const {
   return impl_->weights;
+}
+const std::vector<AdapterInfo>& Model::adapters() const {
+  return impl_->adapters;
 }
 
 std::vector<std::string_view> known_architectures() {

@@ -145,19 +145,6 @@ class TensorReader {
   Progress& progress_;
 };
 
-void note_bad_values(const ggml::Weight& weight, const std::byte* data, std::vector<std::string>& problems) {
-  const std::size_t stride = ggml::row_bytes(weight.type, weight.shape[0]);
-  const std::int64_t together = ggml::type_info(weight.type).rows_per_group;
-  for (std::int64_t row = 0; row < weight.shape.rows(); row += together) {
-    const auto block =
-        ggml::find_bad_block(weight.type, data + static_cast<std::size_t>(row) * stride, weight.shape[0]);
-    if (!block) continue;
-    problems.push_back(strf("%s: NaN or infinity in row %lld, block %lld", weight.name.c_str(),
-                            static_cast<long long>(row), static_cast<long long>(*block)));
-    return;
-  }
-}
-
 /// Pins the weights that are computed with in host memory. That it fails is a warning: the model works, only less
 /// steadily.
 void lock_weights(std::span<const Loaded> tensors, const ModelWeights& weights) {
@@ -292,15 +279,7 @@ class Loading {
   void derive() {
     const std::size_t first = weights_.tensors.size();
     derive_weights(target_.hparams, *target_.devices[0], weights_);
-    if (weights_.tensors.size() == first) return;
-    WeightPlaces places(target_.plan, weights_);
-    places.leave_unsupported(target_.devices);
-    DeviceMemory memory(target_.devices, places, first, weights_);
-    for (std::size_t i = first; i < weights_.tensors.size(); ++i) {
-      ggml::Weight& weight = weights_.tensors[i];
-      if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
-      memory.load(weight, weight.placements.front().data);
-    }
+    place_own_weights(target_, first, weights_);
   }
 
   const ggml::gguf::File& file_;
@@ -313,6 +292,31 @@ class Loading {
 };
 
 }  // namespace
+
+void note_bad_values(const ggml::Weight& weight, const std::byte* data, std::vector<std::string>& problems) {
+  const std::size_t stride = ggml::row_bytes(weight.type, weight.shape[0]);
+  const std::int64_t together = ggml::type_info(weight.type).rows_per_group;
+  for (std::int64_t row = 0; row < weight.shape.rows(); row += together) {
+    const auto block =
+        ggml::find_bad_block(weight.type, data + static_cast<std::size_t>(row) * stride, weight.shape[0]);
+    if (!block) continue;
+    problems.push_back(strf("%s: NaN or infinity in row %lld, block %lld", weight.name.c_str(),
+                            static_cast<long long>(row), static_cast<long long>(*block)));
+    return;
+  }
+}
+
+void place_own_weights(const LoadTarget& target, std::size_t first, ModelWeights& weights) {
+  if (weights.tensors.size() == first) return;
+  WeightPlaces places(target.plan, weights);
+  places.leave_unsupported(target.devices);
+  DeviceMemory memory(target.devices, places, first, weights);
+  for (std::size_t i = first; i < weights.tensors.size(); ++i) {
+    ggml::Weight& weight = weights.tensors[i];
+    if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
+    memory.load(weight, weight.placements.front().data);
+  }
+}
 
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
                   const LoadTarget& target, const LoadProgress& progress, ModelWeights& weights) {

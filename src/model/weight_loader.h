@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ggml/device.h"
 #include "ggml/gguf.h"
@@ -27,6 +30,13 @@ struct LoadTarget {
 /// Throws Error: io, out_of_memory, cancelled (progress said so), invalid_file (--check-tensors found bad values).
 void load_weights(const ggml::gguf::File& file, std::span<const TensorMatch> matches, const ModelParams& params,
                   const LoadTarget& target, const LoadProgress& progress, ModelWeights& weights);
+
+/// Gives weights of our own making, from number `first` on, whose bytes lie in host memory, to the devices that the
+/// plan puts them on.
+void place_own_weights(const LoadTarget& target, std::size_t first, ModelWeights& weights);
+
+/// Adds a line to `problems` when the weight's bytes hold a NaN or an infinite value.
+void note_bad_values(const ggml::Weight& weight, const std::byte* data, std::vector<std::string>& problems);
 
 /// Adds the matched tensors, then the merged ones, as weights whose one placement, in host memory, has no bytes.
 void outline_weights(std::span<const TensorMatch> matches, std::span<const MergedTensor> merged, ModelWeights& weights);

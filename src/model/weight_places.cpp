@@ -35,29 +35,35 @@ void WeightPlaces::add(const Weight* weight, DeviceId device) {
 }
 
 void WeightPlaces::add_all_parts(const TensorWithParts& parts, DeviceId device) {
-  for (const Weight* part : {parts.weight, parts.bias, parts.scale}) add(part, device);
+  add(parts.weight, device);
+  for_each_companion(parts, [&](const Weight* part) { add(part, device); });
 }
 
-/// The plan's places; biases and scales also where their matrix is.
+/// The plan's places; biases, scales and adapters also where their matrix is.
 void WeightPlaces::note(const TensorSet& set, Role role, DeviceId otherwise) {
   const TensorWithParts& parts = set[role];
-  for (const Weight* part : {parts.weight, parts.bias, parts.scale}) {
-    if (part == nullptr) continue;
+  const auto note_part = [&](const Weight* part) {
     // The CPU may have to add or multiply these for a device that cannot, and they are small.
-    if (part != parts.weight || part->shape.rows() == 1) host_.insert(part);
+    if (part == parts.bias || part == parts.scale || part->shape.rows() == 1) host_.insert(part);
     const auto planned = planned_.find(part->name);
     if (planned == planned_.end() || planned->second->places.empty()) {
       if (part == parts.weight) add(part, otherwise);
     } else {
       for (const TensorPlan::Place& place : planned->second->places) add(part, place.device);
     }
-    if (part == parts.weight || parts.weight == nullptr) continue;
+    if (part == parts.weight || parts.weight == nullptr) return;
     const std::vector<DeviceId> with = places_[parts.weight];
     for (const DeviceId device : with) add(part, device);
-  }
+  };
+  if (parts.weight != nullptr) note_part(parts.weight);
+  for_each_companion(parts, note_part);
+  if (parts.weight != nullptr) return;
   // A bias without a matrix (dt of a recurrent layer).
   for (const Weight* part : {parts.bias, parts.scale})
     if (part != nullptr && places_[part].empty()) add(part, otherwise);
+  // A head that has the embedding's matrix, and its adapters, which are wanted at both ends.
+  for (const AdapterPair& pair : parts.adapters)
+    for (const Weight* part : {pair.a, pair.b}) add(part, otherwise);
 }
 
 void WeightPlaces::note_global(const ModelWeights& weights) {

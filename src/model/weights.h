@@ -70,15 +70,27 @@ enum class Role : std::uint8_t {
   ssm_alpha,
   ssm_norm,
   ssm_out,
+  control_vector,  // added to what the layer gives; from files of their own
   count,
 };
 inline constexpr std::size_t kRoleCount = static_cast<std::size_t>(Role::count);
+
+/// A LoRA adapter's pair of matrices for one tensor (see ggml::SlotAdapter).
+struct AdapterPair {
+  int adapter = 0;  // index into Model::adapters()
+  const ggml::Weight* a = nullptr;
+  const ggml::Weight* b = nullptr;
+  float factor = 1.0f;  // alpha / rank: of the scale that a request gives
+};
 
 /// A tensor of the file with its companions; null where the file has none.
 struct TensorWithParts {
   const ggml::Weight* weight = nullptr;
   const ggml::Weight* bias = nullptr;   // [N] f32, or [N, n_expert]
   const ggml::Weight* scale = nullptr;  // [1] f32, or [n_expert]
+  // In the order of the adapters. A head that shares the embedding's matrix has none of its own but these, for its use
+  // of the matrix.
+  std::vector<AdapterPair> adapters = {};
   explicit operator bool() const { return weight != nullptr; }
 };
 
@@ -88,6 +100,15 @@ struct TensorSet {
   [[nodiscard]] const TensorWithParts& operator[](Role role) const { return parts[static_cast<std::size_t>(role)]; }
   [[nodiscard]] TensorWithParts& operator[](Role role) { return parts[static_cast<std::size_t>(role)]; }
 };
+
+/// Calls f(weight) for each companion of a tensor that there is, adapters included.
+template <class F>
+void for_each_companion(const TensorWithParts& parts, F&& f) {
+  for (const ggml::Weight* part : {parts.bias, parts.scale})
+    if (part != nullptr) f(part);
+  for (const AdapterPair& pair : parts.adapters)
+    for (const ggml::Weight* part : {pair.a, pair.b}) f(part);
+}
 
 /// All weights of a model and the memory they lie in. Immutable after loading; graphs point into `tensors`.
 struct ModelWeights {

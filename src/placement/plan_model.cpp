@@ -45,12 +45,18 @@ PlanModel plan_model(const Model& outline) {
   struct Place {
     int layer;
     Role role;
+    const ggml::Weight* base = nullptr;  // adapters: the tensor that they change
   };
   std::unordered_map<const ggml::Weight*, Place> places;
   const auto note = [&](const TensorSet& set, int layer) {
-    for (std::size_t role = 0; role < kRoleCount; ++role)
-      for (const ggml::Weight* weight : {set.parts[role].weight, set.parts[role].bias, set.parts[role].scale})
+    for (std::size_t role = 0; role < kRoleCount; ++role) {
+      const TensorWithParts& parts = set.parts[role];
+      for (const ggml::Weight* weight : {parts.weight, parts.bias, parts.scale})
         if (weight != nullptr) places[weight] = {layer, static_cast<Role>(role)};
+      const ggml::Weight* base = parts.weight != nullptr ? parts.weight : weights.global[Role::token_embd].weight;
+      for (const AdapterPair& pair : parts.adapters)
+        for (const ggml::Weight* weight : {pair.a, pair.b}) places[weight] = {layer, static_cast<Role>(role), base};
+    }
   };
   note(weights.global, -1);
   for (std::size_t i = 0; i < weights.layers.size(); ++i) note(weights.layers[i], static_cast<int>(i));
@@ -77,7 +83,9 @@ PlanModel plan_model(const Model& outline) {
     tensor.dense_ffn = place.layer >= 0 && is_dense_ffn(weight.name);
     if (const auto group = group_of.find(weight.name); group != group_of.end()) tensor.merge_group = group->second;
     const bool derived = weight.placements.front().kind == ggml::BufferKind::host_pageable;
-    if (derived && place.layer >= 0)
+    if (place.base != nullptr)
+      tensor.follows = index_of.at(place.base);
+    else if (derived && place.layer >= 0 && place.role != Role::control_vector)
       tensor.follows = source_of(weights.layers[static_cast<std::size_t>(place.layer)], index_of);
     index_of[&weight] = static_cast<int>(model.tensors.size());
     model.tensors.push_back(std::move(tensor));

@@ -45,10 +45,12 @@ struct ContextParams {
   int attention_max_batch_mib = 256;  // -amb: bound of what latent attention holds at a time; 0: none
   // -ser: of the chosen experts those from this rank on are dropped where their score is below a share of the best.
   int expert_min = -1;
-  float expert_threshold = 0.0f;       // 0: off
-  int n_state_checkpoints = 3;         // recurrent layers: states of the past kept per sequence
-  bool embeddings = false;             // give embeddings instead of logits; always so for encoders
-  std::optional<Pooling> pooling;      // nullopt: as the model says
+  float expert_threshold = 0.0f;   // 0: off
+  int n_state_checkpoints = 3;     // recurrent layers: states of the past kept per sequence
+  bool embeddings = false;         // give embeddings instead of logits; always so for encoders
+  std::optional<Pooling> pooling;  // nullopt: as the model says
+  // Of the model's LoRA adapters by number, for sequences that do not say otherwise; empty: all 0.
+  std::vector<float> adapter_scales;
   ggml::Observer* observer = nullptr;  // imatrix, dumps; all named tensors and projections are seen when set
   bool decompose_all = false;          // run primitives only (tests)
   ggml::Trace* trace = nullptr;        // --trace: takes down what ran when, by the machine's clock; borrowed
@@ -63,6 +65,9 @@ struct StepSequence {
   std::span<const Token> tokens;
   Outputs outputs = Outputs::last;
   Sampler* sampler = nullptr;  // set: sample the last row (outputs must not be none); else logits are returned
+  // Of the model's LoRA adapters by number, finite; empty: the context's. The sequence's cells are to be computed with
+  // the same ones: other scales need another sequence.
+  std::span<const float> adapter_scales = {};
 };
 
 /// One unit of work: decode rows of some sequences beside prompt chunks of others.

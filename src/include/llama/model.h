@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ggml/device.h"
@@ -24,6 +26,12 @@ struct KvOverride {
   std::string value;
 };
 
+/// A file with a direction per layer, which is added to what the layer gives.
+struct ControlVector {
+  std::string path;
+  float scale = 1.0f;
+};
+
 struct ModelParams {
   std::string path;
   LoadMode load_mode = LoadMode::mmap;
@@ -34,6 +42,23 @@ struct ModelParams {
   bool merge_qkv = false;      // -mqkv: query, key and value projections of a layer
   bool merge_up_gate = false;  // -muge: gate and up of the routed experts
   std::vector<KvOverride> kv_overrides;
+  std::vector<std::string> adapters;  // files of LoRA adapters; their numbers are their places in this list
+  std::vector<ControlVector> control_vectors;
+  // Layers that control vectors act on, both included; nullopt: all that they have.
+  std::optional<std::pair<int, int>> control_vector_layers;
+};
+
+/// How many adapters a model takes at a time.
+inline constexpr std::size_t kMaxAdapters = 64;
+
+/// A LoRA adapter that was loaded with a model.
+struct AdapterInfo {
+  std::string path;
+  std::string task_name, prompt_prefix;  // what the file says of its use; often empty
+  int rank = 0;                          // the largest of its tensors
+  float alpha = 0.0f;
+  int n_tensors = 0;  // of the model that it changes
+  std::uint64_t bytes = 0;
 };
 
 /// Called from the loading thread with the bytes loaded so far; false cancels (Error cancelled).
@@ -84,6 +109,8 @@ class Model {
   [[nodiscard]] const ggml::gguf::Metadata& metadata() const;  // chat templates, sampling defaults
   [[nodiscard]] const Hparams& hparams() const;
   [[nodiscard]] const ModelWeights& weights() const;
+  /// In the order of ModelParams::adapters; requests name them by that number.
+  [[nodiscard]] const std::vector<AdapterInfo>& adapters() const;
 
  private:
   Model();
