@@ -9,6 +9,7 @@
 #include "common/args/cpu_list.h"
 #include "common/args/table.h"
 #include "common/args/tensor_rules.h"
+#include "ggml/log.h"
 #include "test_support.h"
 
 namespace common {
@@ -82,6 +83,34 @@ TEST_F(Args, MissingValueIsAnError) {
   EXPECT_EQ(error_of(Tool::server, {"-c"}).message(),
             "error while handling argument \"-c\": expected value for argument");
   EXPECT_EQ(error_of(Tool::server, {"--control-vector-layer-range", "1"}).code(), ggml::ErrorCode::invalid_argument);
+}
+
+TEST_F(Args, AdaptersAndControlVectorsComeWithAndWithoutScale) {
+  const ModelSettings model =
+      settings_of(Tool::server,
+                  {"--lora", "a.gguf,\"b,1.gguf\"", "--lora-scaled", "c.gguf:0.5,d:e.gguf:-1", "--lora-scaled",
+                   "f.gguf", "2", "--lora-init-without-apply", "--control-vector", "v.gguf", "--control-vector-scaled",
+                   "w.gguf:0.25", "--control-vector-layer-range", "3", "20"})
+          .model;
+  const auto text = [](const std::vector<ScaledFile>& files) {
+    std::string all;
+    for (const ScaledFile& file : files)
+      all += ggml::strf("%s*%g ", file.path.c_str(), static_cast<double>(file.scale));
+    return all;
+  };
+  EXPECT_EQ(text(model.adapters), "a.gguf*1 b,1.gguf*1 c.gguf*0.5 d:e.gguf*-1 f.gguf*2 ");
+  EXPECT_TRUE(model.adapters_start_at_zero);
+  EXPECT_EQ(text(model.control_vectors), "v.gguf*1 w.gguf*0.25 ");
+  EXPECT_EQ(model.control_vector_layers, std::make_pair(3, 20));
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--lora-scaled", "a.gguf:x"},
+                                                {"--lora-scaled", "a.gguf", "nan"},
+                                                {"--lora-scaled", "a.gguf:1,b.gguf"},
+                                                {"--lora-scaled", ":1"},
+                                                {"--lora", ""},
+                                                {"--control-vector-layer-range", "1", "x"},
+                                                {"--control-vector-layer-range", "-1", "2"}}) {
+    EXPECT_EQ(error_of(Tool::cli, wrong).code(), ggml::ErrorCode::invalid_argument) << wrong[1];
+  }
 }
 
 TEST_F(Args, IllTypedValueSaysWhatWasExpectedAndShowsTheOptionsHelp) {

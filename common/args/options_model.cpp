@@ -77,6 +77,54 @@ void apply_overrides(Target& target, const Argument& argument) {
   }
 }
 
+ScaledFile parse_scaled(const Argument& argument, const std::string& path, const std::string& scale) {
+  constexpr double kMost = 1e6;
+  if (path.empty()) bad_value(argument, "the name of a file and a scale");
+  return {path, static_cast<float>(to_real(argument, scale, -kMost, kMost))};
+}
+
+/// Files with a factor: "FNAME:SCALE" as a comma list, or FNAME SCALE as two values.
+template <class Get>
+Apply scaled_files(Get get) {
+  return [=](Target& target, const Argument& argument) {
+    std::vector<ScaledFile>& files = get(target.settings);
+    if (argument.values.size() == 2) {
+      files.push_back(parse_scaled(argument, argument.values[0], argument.values[1]));
+      return;
+    }
+    for (const std::string& item : split_list(argument.value())) {
+      const std::size_t colon = item.rfind(':');
+      if (colon == std::string::npos) bad_value(argument, "FNAME:SCALE, or FNAME SCALE");
+      files.push_back(parse_scaled(argument, item.substr(0, colon), item.substr(colon + 1)));
+    }
+  };
+}
+
+/// The same at full scale.
+template <class Get>
+Apply whole_files(Get get) {
+  return [=](Target& target, const Argument& argument) {
+    for (const std::string& item : split_list(argument.value())) {
+      if (item.empty()) bad_value(argument, "names of files");
+      get(target.settings).push_back({item, 1.0f});
+    }
+  };
+}
+
+void apply_layer_range(Target& target, const Argument& argument) {
+  const auto layer = [&](std::size_t i) {
+    return static_cast<int>(to_integer(argument, argument.values[i], 0, kMaxInt));
+  };
+  target.settings.model.control_vector_layers = {layer(0), layer(1)};
+}
+
+std::vector<ScaledFile>& adapters_of(Settings& settings) {
+  return settings.model.adapters;
+}
+std::vector<ScaledFile>& control_vectors_of(Settings& settings) {
+  return settings.model.control_vectors;
+}
+
 void apply_defer_experts(Target& target, const Argument&) {
   target.settings.model.warmup = false;
 }
@@ -165,31 +213,23 @@ const std::vector<Option> kModelRows = {
 };
 
 const std::vector<Option> kAdapterRows = {
-    option({"--lora"}, "FNAME", "LoRA adapter; comma list, repeatable.")
-        .list()
-        .used_by(kGenerators)
-        .refused("LoRA adapters", "leave it out or merge the adapter into the model"),
-    option({"--lora-scaled"}, "FNAME:SCALE", "LoRA adapter with a scale.")
+    option({"--lora"}, "FNAME", "LoRA adapter; comma list, repeatable.", whole_files(adapters_of)).list(),
+    option({"--lora-scaled"}, "FNAME:SCALE", "LoRA adapter with a scale; comma list, repeatable.",
+           scaled_files(adapters_of))
         .takes(-1)
-        .list()
-        .used_by(kGenerators)
-        .refused("LoRA adapters", "leave it out or merge the adapter into the model"),
-    option({"--lora-init-without-apply"}, "", "Load adapters with scale 0.")
-        .used_by(kServer)
-        .refused("LoRA adapters", kLeaveOut),
-    option({"--control-vector"}, "FNAME", "Control vector.")
-        .list()
-        .used_by(kGenerators)
-        .refused("control vectors", kLeaveOut),
-    option({"--control-vector-scaled"}, "FNAME:SCALE", "Control vector with a scale.")
+        .list(),
+    option({"--lora-init-without-apply"}, "", "Adapters start with scale 0; requests and POST /lora-adapters set it.",
+           toggle([](Settings& s) -> auto& { return s.model.adapters_start_at_zero; }))
+        .used_by(kServer),
+    option({"--control-vector"}, "FNAME", "Control vector; comma list, repeatable.", whole_files(control_vectors_of))
+        .list(),
+    option({"--control-vector-scaled"}, "FNAME:SCALE", "Control vector with a scale; comma list, repeatable.",
+           scaled_files(control_vectors_of))
         .takes(-1)
-        .list()
-        .used_by(kGenerators)
-        .refused("control vectors", kLeaveOut),
-    option({"--control-vector-layer-range"}, "FIRST LAST", "Layers of the control vector.")
-        .takes(2)
-        .used_by(kGenerators)
-        .refused("control vectors", kLeaveOut),
+        .list(),
+    option({"--control-vector-layer-range"}, "FIRST LAST", "Layers that control vectors act on, both included.",
+           apply_layer_range)
+        .takes(2),
     option({"-mm", "--mmproj"}, "FILE", "Multimodal projector.")
         .variable("LLAMA_ARG_MMPROJ")
         .used_by(kGenerators)

@@ -35,6 +35,13 @@ struct MetadataOverride {
   bool operator==(const MetadataOverride&) const = default;
 };
 
+/// A file that is added to the model, with a factor.
+struct ScaledFile {
+  std::string path;
+  float scale = 1.0f;
+  bool operator==(const ScaledFile&) const = default;
+};
+
 struct ModelSettings {
   std::string path;  // -m; empty when not given
   LoadMode load_mode = LoadMode::mmap;
@@ -46,6 +53,10 @@ struct ModelSettings {
   bool list_devices = false;        // --list-devices: print and end
   bool list_architectures = false;  // --list-architectures: the same
   std::vector<MetadataOverride> overrides;
+  std::vector<ScaledFile> adapters;     // --lora, --lora-scaled
+  bool adapters_start_at_zero = false;  // --lora-init-without-apply
+  std::vector<ScaledFile> control_vectors;
+  std::optional<std::pair<int, int>> control_vector_layers;  // both included; nothing: all
   bool operator==(const ModelSettings&) const = default;
 };
 

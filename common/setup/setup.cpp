@@ -129,6 +129,10 @@ llama::ModelParams model_params(const Settings& settings) {
   params.kv_overrides = metadata_overrides(settings);
   params.merge_qkv = settings.model.merge_qkv;
   params.merge_up_gate = settings.model.merge_up_gate;
+  for (const ScaledFile& file : settings.model.adapters) params.adapters.push_back(file.path);
+  for (const ScaledFile& file : settings.model.control_vectors)
+    params.control_vectors.push_back({file.path, file.scale});
+  params.control_vector_layers = settings.model.control_vector_layers;
   return params;
 }
 
@@ -183,6 +187,8 @@ llama::ContextParams context_params(const Settings& settings, const llama::Model
   params.expert_min = settings.context.expert_min;
   params.expert_threshold = settings.context.expert_threshold;
   if (settings.context.n_checkpoints) params.n_state_checkpoints = *settings.context.n_checkpoints;
+  for (const ScaledFile& file : settings.model.adapters)
+    params.adapter_scales.push_back(settings.model.adapters_start_at_zero ? 0.0f : file.scale);
   copy_rope(settings.context.rope, params);
   return params;
 }

@@ -15,6 +15,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from gguf_file import write_lora  # noqa: E402  (the path comes first)
+
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 UPDATE = "--update" in sys.argv
 if UPDATE:
@@ -287,6 +290,22 @@ class Plans(unittest.TestCase):
         self.assertEqual(run(f"{line} {change}", model(QWEN)).returncode, 0)
         fewer = f"--n-cpu-moe {int(change.split()[1]) - 1}"
         self.assertEqual(run(f"{line} {fewer}", model(QWEN)).returncode, 2)
+
+    def test_adapters_are_counted_where_their_tensors_are(self):
+        names = [f"blk.{layer}.attn_q.weight" for layer in (0, 47)]
+        lora = write_lora(pathlib.Path(FOLDER.name) / "lora.gguf", "qwen3moe", {name: (2048, 4096) for name in names})
+        line = r"llama-server -m M.gguf -ngl 99 -c 4096 -ot blk\.0\.attn_q=CPU"
+        plain = plan(line, model(QWEN), cards("48GiB"))
+        d = plan(f"{line} --lora {lora}", model(QWEN), cards("48GiB"))
+        self.assertEqual(devices_of(d, r"^blk\.0\.attn_q\.weight\.lora_"), {"CPU"})
+        self.assertEqual(devices_of(d, r"^blk\.47\.attn_q\.weight\.lora_"), {"CUDA0"})
+        pair = 4 * (2048 * 4 + 4 * 4096)
+        grown = [after["weights"] - before["weights"] for before, after in zip(plain["devices"], d["devices"])]
+        self.assertEqual(grown, [pair, pair])
+        wrong = write_lora(pathlib.Path(FOLDER.name) / "wrong.gguf", "qwen3moe", {names[0]: (2048, 2048)})
+        done = run(f"{line} --lora {wrong} --dry-run {HOST}", model(QWEN))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("blk.0.attn_q.weight.lora_b: 4 x 4096 expected", done.stderr)
 
     def test_a_start_that_does_not_fit_is_refused_with_status_2(self):
         done = run(f"llama-cli -m M -ngl 99 -p x -n 1 {cards('1GiB')}", model(QWEN))

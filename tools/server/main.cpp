@@ -82,6 +82,7 @@ int serve(const common::Settings& settings) {
   engine_params.n_ctx_slot = settings.cache.unified ? context.params().n_ctx : context.params().n_ctx / n_slots;
   engine_params.n_predict = settings.prompt.n_predict;
   engine_params.slot_similarity = settings.server.slot_similarity;
+  engine_params.adapter_scales = context.params().adapter_scales;
   engine_params.context_shift = settings.cache.context_shift;
   engine_params.continuous_batching = settings.server.continuous_batching;
   Engine engine(context, engine_params);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "api/adapters.h"
 #include "api/grammar_fields.h"
 #include "common/setup/setup.h"
 #include "ggml/log.h"
@@ -18,17 +19,6 @@ namespace {
 constexpr std::size_t kMaxPrompts = 2048;  // of one request: each waits in the queue with a copy of all its settings
 constexpr std::int64_t kIntMax = std::numeric_limits<int>::max();
 constexpr double kFloatMax = std::numeric_limits<float>::max();
-
-/// Fields whose function belongs to later versions: refused when they ask for something, ignored at their "off" value.
-void refuse_later_fields(const Fields& fields) {
-  const auto refuse = [](std::string_view name) {
-    throw Error(ErrorCode::unsupported,
-                strf("Field '%.*s': not available in this version", static_cast<int>(name.size()), name.data()),
-                "leave the field out");
-  };
-  const Json* lora = fields.find("lora");
-  if (lora != nullptr && !(lora->is_array() && lora->empty())) refuse("lora");
-}
 
 void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
   const Json* value = fields.find("samplers");
@@ -250,8 +240,6 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   CompletionRequest request;
   GenerateRequest pattern;
   AnswerOptions& options = request.options;
-  refuse_later_fields(fields);
-
   pattern.sampling = service.sampling;
   read_sampling(fields, service, pattern.sampling);
   read_grammar(fields, service, pattern);
@@ -273,6 +261,9 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   fields.read("n_keep", pattern.n_keep, -1, kIntMax);
   fields.read("n_discard", pattern.n_discard, 0, kIntMax);
   fields.read("n_indent", pattern.n_indent, 0, kIntMax);
+  pattern.adapter_scales = service.engine.adapter_scales();
+  if (const Json* lora = fields.find("lora"))
+    pattern.adapter_scales = read_adapter_scales("lora", *lora, service.model.adapters().size());
   if (const auto limit = fields.integer("t_max_predict_ms", -1, std::numeric_limits<std::int64_t>::max()))
     pattern.t_max_predict_ms = *limit;
   pattern.show_special = service.settings.prompt.special;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "api/adapters.h"
 #include "common/setup/setup.h"
 #include "llama/utf8.h"
 
@@ -66,7 +67,7 @@ void add_answer_settings(Json& json, const GenerateRequest& request, const Answe
                {"timings_per_token", options.timings_per_token},
                {"post_sampling_probs", options.post_sampling_probs},
                {"backend_sampling", true},
-               {"lora", Json::array()}});
+               {"lora", scales_json(request.adapter_scales)}});
 }
 
 double per(double a, double b) {

@@ -58,6 +58,7 @@ Json props_json(const Service& service) {
   GenerateRequest defaults;
   defaults.sampling = service.sampling;
   defaults.n_predict = service.settings.prompt.n_predict;
+  defaults.adapter_scales = service.engine.adapter_scales();
   const common::ServerSettings& server = service.settings.server;
   const common::chat::ChatTemplateCaps& caps = service.chat.caps();
   Json json = {{"default_generation_settings",

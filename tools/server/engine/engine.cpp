@@ -25,7 +25,8 @@ Engine::Engine(llama::Context& context, const EngineParams& params)
     : context_(context),
       params_(params),
       rows_(std::make_unique<Rows>()),
-      erased_(static_cast<std::size_t>(params.n_slots), 0) {
+      erased_(static_cast<std::size_t>(params.n_slots), 0),
+      adapter_scales_(params.adapter_scales) {
   slots_.resize(static_cast<std::size_t>(params.n_slots));
   for (int i = 0; i < params.n_slots; ++i) {
     slots_[static_cast<std::size_t>(i)].id = i;
@@ -62,6 +63,16 @@ void Engine::submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mai
 EngineStatus Engine::status() {
   const std::lock_guard lock(mutex_);
   return status_;
+}
+
+std::vector<float> Engine::adapter_scales() {
+  const std::lock_guard lock(mutex_);
+  return adapter_scales_;
+}
+
+void Engine::set_adapter_scales(std::vector<float> scales) {
+  const std::lock_guard lock(mutex_);
+  adapter_scales_ = std::move(scales);
 }
 
 int Engine::erase_slot(int slot) {
@@ -216,6 +227,7 @@ Slot* Engine::choose_slot(const GenerateRequest& request, bool& busy) {
     std::size_t best_common = 0;
     for (Slot& slot : slots_) {
       if (slot.state != SlotState::idle || slot.tokens.empty()) continue;
+      if (slot.adapter_scales != request.adapter_scales) continue;
       const std::size_t common = common_prefix(slot.tokens, request.prompt);
       const float share = static_cast<float>(common) / static_cast<float>(request.prompt.size());
       if (share > params_.slot_similarity && common > best_common) {
@@ -269,6 +281,7 @@ void Engine::reuse_prefix(Slot& slot) {
     // At least one token is evaluated again, since its logits are needed.
     const int limit = static_cast<int>(prompt.size()) - 1;
     const auto usable = [&](const Slot& other) {
+      if (other.adapter_scales != slot.request.adapter_scales) return 0;
       const int common = std::min(limit, static_cast<int>(common_prefix(other.tokens, prompt)));
       return common > 0 ? context_.resume_point(other.seq, common) : 0;
     };
@@ -296,6 +309,7 @@ void Engine::reuse_prefix(Slot& slot) {
       slot.tokens.resize(static_cast<std::size_t>(keep));
     }
   }
+  slot.adapter_scales = slot.request.adapter_scales;
   slot.n_prompt_done = keep;
   slot.timings.cache_n = keep;
   slot.prompt_start_ms = now_ms();

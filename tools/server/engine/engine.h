@@ -21,7 +21,8 @@ struct EngineParams {
   int n_predict = -1;            // server-wide bound on an answer; -1: none
   float slot_similarity = 0.1f;  // -sps: share of the prompt that a slot's cache must cover to be preferred; 0: off
   bool context_shift = false;
-  bool continuous_batching = true;  // false: a step takes prompts or decodes, and prompts wait for all answers
+  std::vector<float> adapter_scales;  // of requests that bring none, at the start; one per adapter of the model
+  bool continuous_batching = true;    // false: a step takes prompts or decodes, and prompts wait for all answers
 };
 
 /// What GET /slots and GET /metrics show. A copy.
@@ -59,6 +60,10 @@ class Engine {
   /// Error: invalid_argument (slot number, number of completions), unavailable (stopping).
   void submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mailbox, int first_answer);
   [[nodiscard]] EngineStatus status();
+  /// The scales of LoRA adapters that requests have which bring none; those that run keep theirs.
+  [[nodiscard]] std::vector<float> adapter_scales();
+  /// Pre: one finite scale per adapter.
+  void set_adapter_scales(std::vector<float> scales);
   /// Forgets an idle slot's cache; waits until the slot is idle. Returns the number of tokens dropped.
   int erase_slot(int slot);
   [[nodiscard]] const EngineParams& params() const { return params_; }
@@ -93,6 +98,9 @@ class Engine {
   struct Rows;
   void plan_rows(Rows& rows);
   void run_rows(Rows& rows);
+  void run_each_alone(Rows& rows);
+  [[nodiscard]] const llama::StepResult& compute(const Rows& rows);
+  void take_results(const Rows& rows, const llama::StepResult& result);
   void after_prompt(Slot& slot, int n_tokens, const llama::StepResult::Sequence& result);
   void after_token(Slot& slot, const llama::SampledToken& sampled);
   bool make_room(Slot& slot);
@@ -119,6 +127,7 @@ class Engine {
   std::deque<int> erase_requests_;
   std::vector<int> erased_;  // per slot: tokens dropped by the last erase, -1 while it waits
   std::uint64_t next_task_ = 1;
+  std::vector<float> adapter_scales_;
   EngineStatus status_;
   bool stopping_ = false;
   std::chrono::steady_clock::time_point stop_deadline_{};

@@ -26,9 +26,10 @@ struct GenerateRequest {
   std::vector<std::string> stop;
   int slot = -1;  // -1: the engine chooses
   bool cache_prompt = true;
-  int n_keep = 0;     // context shift: tokens kept at the start, -1 the whole prompt
-  int n_discard = 0;  // context shift: tokens dropped, 0 half of the rest
-  int n_indent = 0;   // > 0: stop at a new line that is indented less
+  int n_keep = 0;                     // context shift: tokens kept at the start, -1 the whole prompt
+  int n_discard = 0;                  // context shift: tokens dropped, 0 half of the rest
+  std::vector<float> adapter_scales;  // of the model's LoRA adapters by number, one each
+  int n_indent = 0;                   // > 0: stop at a new line that is indented less
   std::int64_t t_max_predict_ms = -1;
   bool report_progress = false;
   bool show_special = false;        // control tokens appear in the text

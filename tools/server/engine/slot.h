@@ -29,8 +29,9 @@ struct Slot {
   int id = 0;
   SlotState state = SlotState::idle;
   llama::SeqId seq;
-  std::vector<Token> tokens;    // in the cache, in order
-  std::uint64_t last_used = 0;  // tick of the last release; the idle slot with the smallest is taken first
+  std::vector<Token> tokens;          // in the cache, in order
+  std::vector<float> adapter_scales;  // with which they were computed
+  std::uint64_t last_used = 0;        // tick of the last release; the idle slot with the smallest is taken first
 
   // Of the request (state != idle).
   std::uint64_t task = 0;

@@ -15,16 +15,39 @@ using ggml::ErrorCode;
 void Engine::step() {
   Rows& rows = *rows_;
   plan_rows(rows);
-  if (rows.sequences.empty()) return;
+  if (!rows.sequences.empty()) run_rows(rows);
+}
+
+void Engine::run_rows(Rows& rows) {
+  const llama::StepResult* result = nullptr;
   try {
-    run_rows(rows);
+    result = &compute(rows);
+    take_results(rows, *result);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::cancelled)
       return;  // everybody it was for has left; drop_cancelled() frees the slots
+    if (result == nullptr && rows.slots.size() > 1) {
+      run_each_alone(rows);
+      return;
+    }
     // Only the requests of this step fail; the sequences are as they were before it.
     for (Slot* slot : rows.slots) {
       if (slot->state != SlotState::idle) fail(*slot, error);
     }
+  }
+}
+
+/// After a step without a result: one request may be to blame, with a scale of an adapter that makes its numbers
+/// overflow. Then only that one fails.
+void Engine::run_each_alone(Rows& rows) {
+  const std::vector<llama::StepSequence> sequences = rows.sequences;
+  const std::vector<Slot*> slots = rows.slots;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    rows.sequences.assign(1, sequences[i]);
+    rows.slots.assign(1, slots[i]);
+    rows.n_tokens = static_cast<int>(sequences[i].tokens.size());
+    rows.n_decode = slots[i]->state == SlotState::generate ? 1 : 0;
+    run_rows(rows);
   }
 }
 
@@ -36,7 +59,8 @@ void Engine::plan_rows(Rows& rows) {
   for (Slot& slot : slots_) {
     if (slot.state != SlotState::generate || !make_room(slot)) continue;
     if (rows.n_tokens == context_.params().n_batch) break;
-    rows.sequences.push_back({slot.seq, {&slot.next, 1}, llama::Outputs::last, slot.sampler.get()});
+    rows.sequences.push_back(
+        {slot.seq, {&slot.next, 1}, llama::Outputs::last, slot.sampler.get(), slot.adapter_scales});
     rows.slots.push_back(&slot);
     ++rows.n_tokens;
     ++rows.n_decode;
@@ -60,14 +84,14 @@ void Engine::plan_rows(Rows& rows) {
     const bool last = slot.n_prompt_done + n == slot.n_prompt;
     const bool sample = last && slot.request.n_predict != 0;
     const std::span<const Token> chunk(slot.request.prompt.data() + slot.n_prompt_done, static_cast<std::size_t>(n));
-    rows.sequences.push_back(
-        {slot.seq, chunk, sample ? llama::Outputs::last : llama::Outputs::none, sample ? slot.sampler.get() : nullptr});
+    rows.sequences.push_back({slot.seq, chunk, sample ? llama::Outputs::last : llama::Outputs::none,
+                              sample ? slot.sampler.get() : nullptr, slot.adapter_scales});
     rows.slots.push_back(&slot);
     rows.n_tokens += n;
   }
 }
 
-void Engine::run_rows(Rows& rows) {
+const llama::StepResult& Engine::compute(const Rows& rows) {
   const ggml::StopToken stop{[](void* self) {
                                const auto* engine = static_cast<const Engine*>(self);
                                if (engine->abort_step_.load(std::memory_order_relaxed)) return true;
@@ -76,7 +100,10 @@ void Engine::run_rows(Rows& rows) {
                                                   [](const Slot* s) { return s->reply.cancelled(); });
                              },
                              this};
-  const llama::StepResult& result = context_.run({rows.sequences}, stop);
+  return context_.run({rows.sequences}, stop);
+}
+
+void Engine::take_results(const Rows& rows, const llama::StepResult& result) {
   ++metrics_.n_decode;
   metrics_.n_busy_slots += rows.slots.size();
   metrics_.n_decode_rows += static_cast<std::uint64_t>(rows.n_decode);

@@ -64,6 +64,8 @@ class HttpServer {
   void slots(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void slot_action(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void metrics(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void adapters(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
+  void change_adapters(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void tokenize(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void detokenize(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   void apply_template(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);

@@ -1,6 +1,7 @@
 // The endpoints: which path is answered by what.
 #include <httplib.h>
 
+#include "api/adapters.h"
 #include "api/chat_request.h"
 #include "api/pieces.h"
 #include "api/utilities.h"
@@ -72,11 +73,12 @@ void HttpServer::add_routes() {
   }
   for (const char* path : {"/embedding", "/embeddings", "/v1/embeddings", "/rerank", "/reranking", "/v1/rerank",
                            "/v1/reranking", "/infill", "/v1/messages", "/v1/messages/count_tokens", "/responses",
-                           "/v1/responses", "/responses/input_tokens", "/v1/responses/input_tokens", "/lora-adapters",
+                           "/v1/responses", "/responses/input_tokens", "/v1/responses/input_tokens",
                            "/v1/chat/completions/control", "/audio/transcriptions", "/v1/audio/transcriptions"}) {
     post(path, &HttpServer::not_available);
   }
-  get("/lora-adapters", &HttpServer::not_available);
+  get("/lora-adapters", &HttpServer::adapters);
+  post("/lora-adapters", &HttpServer::change_adapters);
   if (settings_.server.web_page) {
     http_->Get(settings_.server.api_prefix + "/", [this](const Request&, Response& response) {
       response.set_content(web_page(service().get(), settings_.server.host, port_), "text/html; charset=utf-8");
@@ -144,6 +146,14 @@ void HttpServer::metrics(const Request&, Response& response, const ServicePtr& s
     throw Error(ErrorCode::unsupported, "GET /metrics is switched off", "start the server with --metrics");
   response.set_header("Process-Start-Time-Unix", std::to_string(started_unix_s_));
   response.set_content(metrics_text(service->engine.status()), "text/plain; version=0.0.4");
+}
+
+void HttpServer::adapters(const Request&, Response& response, const ServicePtr& service) {
+  send(response, adapters_json(*service));
+}
+
+void HttpServer::change_adapters(const Request& request, Response& response, const ServicePtr& service) {
+  send(response, set_adapters(parse_body(request.body), *service));
 }
 
 void HttpServer::tokenize(const Request& request, Response& response, const ServicePtr& service) {
