@@ -190,8 +190,7 @@ class Cutter {
     for (const std::size_t n : range.nodes) {
       Node node = graph_.nodes[n];
       for (TensorId& id : node.src) id = take(id, number, split);
-      for (Slot& slot : node.slots)
-        for_each_of_slot(slot, [&](TensorId& id) { id = take(id, number, split); });
+      for (Slot& slot : node.slots) for_each_of_slot(slot, [&](TensorId& id) { id = take(id, number, split); });
       for (TensorId& id : node.dst) id = take(id, number, split);
       split.graph.nodes.push_back(std::move(node));
     }

@@ -53,8 +53,7 @@ TensorId Lowering::emit(Step step, std::string_view what) {
   graph_.tensors.push_back(std::move(tensor));
   const TensorId dst(static_cast<std::int32_t>(graph_.tensors.size()) - 1);
   std::string name = fresh_name(what);
-  graph_.nodes.push_back(
-      {step.op, std::move(step.params), std::move(step.src), std::move(step.slots), {dst}, std::move(name)});
+  graph_.nodes.push_back({step.op, step.params, std::move(step.src), std::move(step.slots), {dst}, std::move(name)});
   return dst;
 }
 
@@ -64,15 +63,13 @@ void Lowering::emit_into(TensorId dst, Step step) {
   TANDEM_ASSERT(graph_.at(target).shape.elements() == graph_.at(dst).shape.elements(),
                 "a decomposition writes another number of elements than its result has");
   std::string name = graph_.at(dst).name;
-  graph_.nodes.push_back(
-      {step.op, std::move(step.params), std::move(step.src), std::move(step.slots), {target}, std::move(name)});
+  graph_.nodes.push_back({step.op, step.params, std::move(step.src), std::move(step.slots), {target}, std::move(name)});
 }
 
 void Lowering::emit_effect(Step step) {
   (void)results(step);
   std::string name = fresh_name(op_name(step.op));
-  graph_.nodes.push_back(
-      {step.op, std::move(step.params), std::move(step.src), std::move(step.slots), {}, std::move(name)});
+  graph_.nodes.push_back({step.op, step.params, std::move(step.src), std::move(step.slots), {}, std::move(name)});
 }
 
 TensorId Lowering::rounded(TensorId x, TensorId weight) {
@@ -87,7 +84,7 @@ TensorId Lowering::rounded(TensorId x, TensorId weight) {
 
 Chain& Chain::then(Op op, OpParams params, std::vector<TensorId> others) {
   others.insert(others.begin(), value());
-  last_ = {op, std::move(params), std::move(others), {}};
+  last_ = {op, params, std::move(others), {}};
   value_ = {};
   return *this;
 }
