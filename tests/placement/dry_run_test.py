@@ -301,7 +301,7 @@ class Plans(unittest.TestCase):
         self.assertEqual(devices_of(d, r"^blk\.47\.attn_q\.weight\.lora_"), {"CUDA0"})
         pair = 4 * (2048 * 4 + 4 * 4096)
         grown = [after["weights"] - before["weights"] for before, after in zip(plain["devices"], d["devices"])]
-        self.assertEqual(grown, [pair, pair])
+        self.assertEqual(grown, [2 * pair, pair])  # the host keeps a copy of what a card gets
         wrong = write_lora(pathlib.Path(FOLDER.name) / "wrong.gguf", "qwen3moe", {names[0]: (2048, 2048)})
         done = run(f"{line} --lora {wrong} --dry-run {HOST}", model(QWEN))
         self.assertEqual(done.returncode, 1)
