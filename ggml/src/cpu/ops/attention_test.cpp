@@ -18,7 +18,8 @@ struct AttentionCase {
   std::string name;
   AttentionParams params;
   std::vector<SpanCase> spans;
-  int freed_blocks = 0;  // of the first span
+  int freed_blocks = 0;   // of the first span
+  float key_size = 1.0f;  // deviation of the keys
 };
 
 AttentionParams params(DType k, DType v, int n_head, int n_head_kv, int dk, int dv) {
@@ -35,20 +36,20 @@ AttentionParams with(AttentionParams p, const std::function<void(AttentionParams
 }
 
 /// Blocks filled with rows as the cache keeps them.
-std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_blocks) {
+std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_blocks, float key_size) {
   std::vector<std::int32_t> words(kv.block_bytes() / 4 * static_cast<std::size_t>(n_blocks));
   auto* bytes = reinterpret_cast<std::byte*>(words.data());
-  const auto fill = [&](std::byte* values, std::byte* scales, DType type, int dim) {
+  const auto fill = [&](std::byte* values, std::byte* scales, DType type, int dim, float size) {
     const KvForm form = kv_form(type);
-    const std::vector<float> x = bed.normal(std::int64_t{kKvBlockTokens} * kv.n_head_kv * dim, 1.0f);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(kKvBlockTokens * kv.n_head_kv); ++row)
+    const std::vector<float> x = bed.normal(std::int64_t{kKvBlockTokens} * kv.n_head_kv * dim, size);
+    for (std::size_t row = 0; row < std::size_t{kKvBlockTokens} * static_cast<std::size_t>(kv.n_head_kv); ++row)
       encode_kv_row(type, x.data() + row * static_cast<std::size_t>(dim), dim, values + row * form.value_bytes(dim),
                     scales + row * form.scale_bytes(dim));
   };
   for (int b = 0; b < n_blocks; ++b) {
     std::byte* block = bytes + static_cast<std::size_t>(b) * kv.block_bytes();
-    fill(block + kv.k_values(), block + kv.k_scales(), kv.k_type, kv.dk);
-    fill(block + kv.v_values(), block + kv.v_scales(), kv.v_type, kv.dv);
+    fill(block + kv.k_values(), block + kv.k_scales(), kv.k_type, kv.dk, key_size);
+    fill(block + kv.v_values(), block + kv.v_scales(), kv.v_type, kv.dv, 1.0f);
   }
   return words;
 }
@@ -84,6 +85,22 @@ std::vector<AttentionCase> cases() {
   all.push_back({"window_freed", with(base, window(WindowKind::standard, 100, true)), {{1, 700}, {30, 250}}, 9});
   all.push_back({"chunked", with(base, window(WindowKind::chunked, 96, true)), {{1, 700}, {50, 170}}});
   all.push_back({"symmetric", with(base, window(WindowKind::symmetric, 40, false)), {{150, 0}, {9, 0}}});
+  all.push_back({"many_heads", params(DType::f16, DType::f16, 64, 64, 40, 24), {{70, 150}, {130, 0}, {3, 9}}});
+  const AttentionParams wide = params(DType::f16, DType::f16, 16, 2, 128, 128);
+  all.push_back({"wide_heads", wide, {{33, 700}, {17, 0}, {100, 64}}});
+  all.push_back({"wide_heads_window", with(wide, window(WindowKind::standard, 70, true)), {{1, 700}, {130, 250}}});
+  all.push_back({"widest_heads", params(DType::f16, DType::f16, 4, 1, 256, 256), {{30, 300}, {90, 0}}});
+  all.push_back({"widest_heads_q8_0", params(DType::q8_0, DType::q8_0, 4, 2, 256, 160), {{30, 300}, {90, 0}}});
+  // Keys far beyond what halves can sum, and far below what they can hold.
+  const auto sized = [&](const std::string& name, DType type, float size) {
+    AttentionParams p = params(type, type, 8, 2, 64, 64);
+    p.scale /= size;
+    all.push_back({name, p, {{1, 100}, {100, 64}}, 0, size});
+  };
+  sized("large_keys", DType::f16, 9000.0f);
+  sized("large_keys_bf16", DType::bf16, 1e15f);
+  sized("large_keys_q8_0", DType::q8_0, 1e5f);
+  sized("small_keys_bf16", DType::bf16, 1e-15f);
   all.push_back({"not_causal", with(base, [](auto& p) { p.causal = false; }), {{130, 0}, {1, 0}, {3, 0}}});
   return all;
 }
@@ -112,9 +129,9 @@ TEST_P(AttentionForm, MatchesItsDecompositionAndAppendsTheSameBytes) {
   table.resize(160, -1);
   const AttentionParams& p = form.params;
   const TensorId q = bed.random_input("q", Shape(p.kv.dk, p.n_head, 256), Rows::tokens);
-  const TensorId k = bed.random_input("k", Shape(p.kv.dk, p.kv.n_head_kv, 256), Rows::tokens);
+  const TensorId k = bed.random_input("k", Shape(p.kv.dk, p.kv.n_head_kv, 256), Rows::tokens, form.key_size);
   const TensorId v = bed.random_input("v", Shape(p.kv.dv, p.kv.n_head_kv, 256), Rows::tokens);
-  const TensorId pool = bed.state("pool", random_pool(bed, p.kv, pool_blocks));
+  const TensorId pool = bed.state("pool", random_pool(bed, p.kv, pool_blocks, form.key_size));
   const TensorId span_port = bed.input("spans", Shape(8, 6), Rows::fixed, spans);
   const TensorId table_port = bed.input("table", Shape(160), Rows::fixed, table);
   Slot sinks;

@@ -212,10 +212,12 @@ void launch_attention(const AttentionArgs& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.kv.n_head_kv),
                   static_cast<unsigned>(args.n_splits));
   launch(attention, grid, kThreads, bytes, stream, args);
-  if (args.n_splits > 1) {
-    launch(join_splits, dim3(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.n_head)), kThreads,
-           0, stream, args);
-  }
+  if (args.n_splits > 1) launch_join_splits(args, stream);
+}
+
+void launch_join_splits(const AttentionArgs& args, cudaStream_t stream) {
+  launch(join_splits, dim3(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.n_head)), kThreads,
+         0, stream, args);
 }
 
 }  // namespace ggml::cuda

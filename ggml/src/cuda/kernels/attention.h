@@ -56,6 +56,8 @@ struct AttentionArgs {
 /// How many splits fill the card; partial needs rows * n_head * splits * (dv + 2) floats when it is above 1.
 [[nodiscard]] int attention_splits(int rows, int n_head_kv, int multiprocessors);
 void launch_attention(const AttentionArgs& args, CUstream_st* stream);
+/// The results of all splits (n_splits above 1, all of them in `partial`) as one.
+void launch_join_splits(const AttentionArgs& args, CUstream_st* stream);
 
 // The same for few rows, each a sequence of its own as a rule: cells are split finely, keys and values read once for
 // all heads that share them.

@@ -182,6 +182,8 @@ struct Decoder {
   using Codes_ = CodePlanes<kBits>;
   using Scales_ = ScalePlane<kForm>;
   static constexpr bool kHalves = Scales_::kHalves, kAdds = Scales_::kAdds;
+  /// Blocks of 256 weights; the activations they meet have one scale for as many values.
+  static constexpr bool kSupers = kForm == ScaleForm::k_min || kForm == ScaleForm::k_16;
 
   Codes_ code_planes;
   Scales_ scale_plane;

@@ -38,13 +38,19 @@ void launch_row_products_of(const RowProducts& products, unsigned blocks, CUstre
 template <int kBits, ScaleForm kForm, int kCenter>
 void launch_tile_product(const ProductArgs& args, CUstream_st* stream);
 
+/// Activation rows of a tile when a matrix meets so many: 64 or 128.
+[[nodiscard]] constexpr int tile_rows(int rows) noexcept {
+  return rows > 1024 ? 128 : 64;
+}
+
 /// Pairs sorted by expert, for tiles of a stack of matrices.
 struct ExpertTiles {
   const std::int32_t* pairs = nullptr;        // [n_pairs] pair numbers, by expert
-  const std::int32_t* tile_expert = nullptr;  // [n_tiles capacity] expert of each tile of 64 pairs, -1: none
+  const std::int32_t* tile_expert = nullptr;  // [n_tiles capacity] expert of each tile of `rows` pairs, -1: none
   const std::int32_t* tile_first = nullptr;   // where it starts in `pairs`
   const std::int32_t* tile_count = nullptr;   // how many pairs it has
   int capacity = 0;                           // tiles
+  int rows = 64;                              // pairs of a full tile
 };
 template <int kBits, ScaleForm kForm, int kCenter>
 void launch_expert_tiles(const ProductArgs& args, const ExpertTiles& tiles, CUstream_st* stream);
@@ -52,7 +58,5 @@ void launch_expert_tiles(const ProductArgs& args, const ExpertTiles& tiles, CUst
 enum class FloatKind : std::uint8_t { f32, f16, bf16 };
 void launch_float_vector_product(FloatKind kind, const ProductArgs& args, CUstream_st* stream);
 void launch_float_tile_product(FloatKind kind, const ProductArgs& args, CUstream_st* stream);
-
-inline constexpr int kTileRows = 64;  // activation rows of a tile
 
 }  // namespace ggml::cuda

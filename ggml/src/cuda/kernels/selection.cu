@@ -154,52 +154,101 @@ __global__ void __launch_bounds__(kBlock) weighted_sum(const WeightedSumArgs a) 
   a.y[i] = sum;
 }
 
-constexpr int kSortThreads = 1024;
+constexpr int kSortThreads = 1024, kSortWarps = kSortThreads / kWarp;
 
-/// One block: counts, offsets, then places; pairs of one expert keep their order, so that equal steps give equal bytes.
+/// Shared memory of the sort, in ints.
+struct SortMemory {
+  int* counts;   // [kSortWarps, n_expert]: pairs of an expert in a warp's range, then how many lie before it
+  int* offsets;  // [n_expert + 1]
+  int* tiles;    // [n_expert + 1]
+};
+__host__ __device__ constexpr int sort_ints(int n_expert) {
+  return (kSortWarps + 2) * n_expert + 2;
+}
+
+/// Exclusive sums over the experts of their pairs and of their tiles; `offsets` holds the pairs. One warp.
+__device__ void sum_experts(const SortArgs& a, const SortMemory& m) {
+  const int lane = static_cast<int>(threadIdx.x);
+  int before = 0, tiles_before = 0;
+  for (int e0 = 0; e0 < a.n_expert; e0 += kWarp) {
+    const int n = e0 + lane < a.n_expert ? m.offsets[e0 + lane] : 0;
+    int sum = n, tiles = (n + a.tile_rows - 1) / a.tile_rows;
+    const int own_tiles = tiles;
+#pragma unroll
+    for (int offset = 1; offset < kWarp; offset *= 2) {
+      const int s = __shfl_up_sync(~0u, sum, offset), t = __shfl_up_sync(~0u, tiles, offset);
+      if (lane >= offset) {
+        sum += s;
+        tiles += t;
+      }
+    }
+    if (e0 + lane < a.n_expert) {
+      m.offsets[e0 + lane] = before + sum - n;
+      m.tiles[e0 + lane] = tiles_before + tiles - own_tiles;
+    }
+    before += __shfl_sync(~0u, sum, kWarp - 1);
+    tiles_before += __shfl_sync(~0u, tiles, kWarp - 1);
+  }
+  if (lane == 0) {
+    m.offsets[a.n_expert] = before;
+    m.tiles[a.n_expert] = tiles_before;
+  }
+}
+
+/// One block: each warp counts and places a range of the pairs; pairs of one expert keep their order, so that equal
+/// steps give equal bytes.
 __global__ void __launch_bounds__(kSortThreads) sort_by_expert(const SortArgs a) {
-  extern __shared__ int counts[];  // [n_expert], then offsets [n_expert + 1], then tile offsets [n_expert + 1]
+  extern __shared__ int memory[];
   begin_kernel();
-  int* offsets = counts + a.n_expert;
-  int* tiles = offsets + a.n_expert + 1;
-  const int pairs = live(a.pairs);
-  for (int e = static_cast<int>(threadIdx.x); e < a.n_expert; e += kSortThreads) counts[e] = 0;
+  const SortMemory m{memory, memory + kSortWarps * a.n_expert, memory + (kSortWarps + 1) * a.n_expert + 1};
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarp, lane = thread % kWarp;
+  const int pairs = live(a.pairs), range = (pairs + kSortWarps - 1) / kSortWarps;
+  const int begin = warp * range, end = min(pairs, begin + range);
+  int* mine = m.counts + warp * a.n_expert;
+  auto expert_of = [&](int p) {
+    const int id = p < end ? a.ids[p] : -1;
+    return id >= a.begin && id < a.end ? id : -1;
+  };
+  for (int i = thread; i < kSortWarps * a.n_expert; i += kSortThreads) m.counts[i] = 0;
   __syncthreads();
-  auto used = [&](int id) { return id >= a.begin && id < a.end; };
-  for (int p = static_cast<int>(threadIdx.x); p < pairs; p += kSortThreads) {
-    const int id = a.ids[p];
-    if (used(id)) atomicAdd(&counts[id], 1);
+  for (int p = begin + lane; p < end; p += kWarp) {
+    const int id = expert_of(p);
+    if (id >= 0) atomicAdd(&mine[id], 1);
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-    offsets[0] = tiles[0] = 0;
-    for (int e = 0; e < a.n_expert; ++e) {
-      offsets[e + 1] = offsets[e] + counts[e];
-      tiles[e + 1] = tiles[e] + (counts[e] + kTileRows - 1) / kTileRows;
+  for (int e = thread; e < a.n_expert; e += kSortThreads) {
+    int sum = 0;
+    for (int w = 0; w < kSortWarps; ++w) {
+      const int n = m.counts[w * a.n_expert + e];
+      m.counts[w * a.n_expert + e] = sum;
+      sum += n;
     }
+    m.offsets[e] = sum;
   }
   __syncthreads();
-  // A warp per expert walks the pairs and places its own in order.
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int e = warp; e < a.n_expert; e += kSortThreads / kWarp) {
-    int at = offsets[e];
-    if (counts[e] == 0) continue;
-    for (int p0 = 0; p0 < pairs; p0 += kWarp) {
-      const int p = p0 + lane;
-      const bool mine = p < pairs && a.ids[p] == e;
-      const unsigned ballot = __ballot_sync(~0u, mine);
-      if (mine) a.sorted[at + __popc(ballot & ((1u << lane) - 1))] = p;
-      at += __popc(ballot);
+  if (warp == 0) sum_experts(a, m);
+  __syncthreads();
+  for (int p0 = begin; p0 < end; p0 += kWarp) {
+    const int id = expert_of(p0 + lane);
+    const unsigned same = __match_any_sync(~0u, id);
+    const int before = __popc(same & ((1u << lane) - 1));
+    const int at = id < 0 ? 0 : m.offsets[id] + mine[id] + before;
+    __syncwarp();
+    if (id >= 0) {
+      a.sorted[at] = p0 + lane;
+      if (before == 0) mine[id] += __popc(same);
     }
-    for (int t = tiles[e] + lane; t < tiles[e + 1]; t += kWarp) {
-      const int first = offsets[e] + (t - tiles[e]) * kTileRows;
+    __syncwarp();
+  }
+  for (int e = warp; e < a.n_expert; e += kSortWarps) {
+    for (int t = m.tiles[e] + lane; t < m.tiles[e + 1]; t += kWarp) {
+      const int first = m.offsets[e] + (t - m.tiles[e]) * a.tile_rows;
       a.tile_expert[t] = e;
       a.tile_first[t] = first;
-      a.tile_count[t] = min(kTileRows, offsets[e + 1] - first);
+      a.tile_count[t] = min(a.tile_rows, m.offsets[e + 1] - first);
     }
   }
-  for (int t = tiles[a.n_expert] + static_cast<int>(threadIdx.x); t < a.tile_capacity; t += kSortThreads)
-    a.tile_expert[t] = -1;
+  for (int t = m.tiles[a.n_expert] + thread; t < a.tile_capacity; t += kSortThreads) a.tile_expert[t] = -1;
 }
 
 }  // namespace
@@ -234,7 +283,11 @@ void launch_weighted_sum(const WeightedSumArgs& args, cudaStream_t stream) {
 }
 
 void launch_sort_by_expert(const SortArgs& args, cudaStream_t stream) {
-  const auto bytes = static_cast<std::size_t>(3 * args.n_expert + 2) * sizeof(int);
+  const auto bytes = static_cast<std::size_t>(sort_ints(args.n_expert)) * sizeof(int);
+  if (bytes > 48 * 1024) {
+    CUDA_CHECK(
+        cudaFuncSetAttribute(sort_by_expert, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  }
   launch(sort_by_expert, 1, kSortThreads, bytes, stream, args);
 }
 

@@ -60,7 +60,7 @@ struct WeightedSumArgs {
 };
 void launch_weighted_sum(const WeightedSumArgs& args, CUstream_st* stream);
 
-/// Sorts pairs by expert and cuts them into tiles of kTileRows.
+/// Sorts pairs by expert and cuts them into tiles.
 struct SortArgs {
   const std::int32_t* ids = nullptr;
   int n_expert = 0, begin = 0, end = 0;
@@ -70,10 +70,11 @@ struct SortArgs {
   std::int32_t* tile_first = nullptr;
   std::int32_t* tile_count = nullptr;
   int tile_capacity = 0;
+  int tile_rows = 64;
 };
 /// Tiles that any choice of `pairs` pairs over the experts can need.
-[[nodiscard]] constexpr int tiles_for(int pairs, int n_expert) {
-  const int full = pairs / kTileRows, partial = n_expert < pairs ? n_expert : pairs;
+[[nodiscard]] constexpr int tiles_for(int pairs, int n_expert, int tile_rows) {
+  const int full = pairs / tile_rows, partial = n_expert < pairs ? n_expert : pairs;
   return full + partial;
 }
 void launch_sort_by_expert(const SortArgs& args, CUstream_st* stream);

@@ -3,15 +3,19 @@
 #include "cuda/kernels/decoder.cuh"
 #include "cuda/kernels/device.cuh"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/products.h"
 #include "cuda/kernels/vector_product.cuh"
 
 // Y = W X for many rows of activations (prompts) on the int8 tensor cores.
 //
-// A block of 8 warps computes 128 weight rows x 64 activation rows, two units (64 weights) of K at a time: codes are
-// unpacked to bytes in shared memory, mma.m16n8k32 multiplies them, and each unit's integer sums are scaled into f32
-// accumulators (types with two scales per unit: mma.m16n8k16, two per unit). Each warp has 32 x 32 of the tile. Rows in
-// shared memory are 80 bytes apart: a warp's loads of fragments meet no bank twice.
+// A block of 8 warps computes 128 weight rows x kRows activation rows in stages of two units (64 weights) of K. Codes
+// are unpacked to bytes in shared memory, one unit per thread; the next stage's planes are on their way in registers,
+// its activations in the background, while this one is multiplied. Each unit's integer sums are scaled in f32: the
+// sums start at the bits of 1.5 * 2^23, so that they are floats when they are done and one subtraction converts them.
+// Types with super blocks meet activations with one scale per 256 values, which is applied once for all eight units.
+// A warp has 32 weight rows x half of the activation rows. Rows in shared memory are 80 bytes apart: no loads of
+// fragments meet a bank twice.
 namespace ggml::cuda {
 
 inline constexpr int kTileWeights = 128;
@@ -19,209 +23,299 @@ inline constexpr int kTileThreads = 256;
 inline constexpr int kStageUnits = 2;
 inline constexpr int kRowStride = kStageUnits * kUnit + 16;  // bytes
 
-__device__ __forceinline__ void mma_k32(int (&c)[4], const int (&a)[4], const int (&b)[2]) {
-  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-__device__ __forceinline__ void mma_k16(int (&c)[4], int a0, int a1, int b) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-               : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-               : "r"(a0), "r"(a1), "r"(b));
-}
-
-struct TileMemory {
+template <class D, int kRows>
+struct TileStage {
+  static constexpr int kParts = D::kHalves ? 2 : 1;
   alignas(16) std::int8_t w[kTileWeights * kRowStride];
-  alignas(16) std::int8_t x[kTileRows * kRowStride];
-  float scale[kStageUnits][2][kTileWeights];
-  float add[kStageUnits][2][kTileWeights];
-  float d[kStageUnits][kTileRows];
-  float s[kStageUnits][2][kTileRows];
-  int x_row[kTileRows];  // input row of each activation row of the tile, -1: none
-  int y_row[kTileRows];
+  alignas(16) std::int8_t x[kRows * kRowStride];
+  float scale[kStageUnits][kParts][kTileWeights];
+  float add[kStageUnits][D::kAdds ? kParts : 1][kTileWeights];
+  float d[kStageUnits][kRows];
+  alignas(16) float2 s[kStageUnits][D::kAdds ? kRows : 1];  // of both halves
 };
 
-/// Unpacks the stage's units of the tile's weight rows.
-template <class D>
-__device__ void stage_weights(TileMemory& m, const ProductArgs& a, std::int64_t first_row, std::int64_t n0, int unit0) {
-  const int units = a.w.k / kUnit;
-  for (int i = static_cast<int>(threadIdx.x); i < kTileWeights * kStageUnits; i += kTileThreads) {
-    const int row = i / kStageUnits, u = i % kStageUnits;
-    int* to = reinterpret_cast<int*>(m.w + row * kRowStride + u * kUnit);
-    if (n0 + row >= a.w.n || unit0 + u >= units) {
+template <class D, int kRows>
+struct TileMemory {
+  TileStage<D, kRows> stage[2];
+  int x_row[kRows];  // input row of each activation row of the tile, -1: none
+  int y_row[kRows];
+};
+
+/// The weights and activation rows of a tile.
+struct TilePlace {
+  std::int64_t first_row = 0;  // of the matrix
+  int n0 = 0;                  // the tile's first row of it
+  int expert = 0;
+  int rows = 0;  // real activation rows
+};
+
+template <class D, int kRows>
+class TileProduct {
+  using Stage = TileStage<D, kRows>;
+  static constexpr int kParts = Stage::kParts;
+  static constexpr int kCells = kRows / 16;        // 8-row columns of the tile that a warp has
+  static constexpr int kChunks = 2 * kStageUnits;  // of 16 bytes that a stage has of an activation row
+  static constexpr int kCopies = kRows * kChunks / kTileThreads;
+  static_assert(kRows * kChunks % kTileThreads == 0);
+  static constexpr float kMagic = 12582912.0f;
+
+ public:
+  __device__ TileProduct(const ProductArgs& args, TileMemory<D, kRows>& shared, const TilePlace& where)
+      : a(args), m(shared), place(where), units(args.w.k / kUnit) {
+    const int row = thread() / kStageUnits;
+    weight_unit = row < a.w.n - place.n0 ? (place.first_row + place.n0 + row) * units : -1;
+    scale_unit = row < kRows ? m.x_row[row] * units : -1;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) to[j] = 0;
-      m.scale[u][0][row] = m.scale[u][1][row] = m.add[u][0][row] = m.add[u][1][row] = 0.0f;
-      continue;
+    for (int i = 0; i < kCopies; ++i) copy_unit[i] = m.x_row[i * (kTileThreads / kChunks) + thread() / kChunks] * units;
+  }
+
+  __device__ void run() {
+    request(0, m.stage[0]);
+    put(m.stage[0]);
+    wait_copies<0>();
+    __syncthreads();
+    int now = 0;
+    for (int unit = 0; unit < units; unit += kStageUnits) {
+      const bool more = unit + kStageUnits < units;
+      if (more) request(unit + kStageUnits, m.stage[1 - now]);
+#pragma unroll 1
+      for (int u = 0; u < kStageUnits; ++u) multiply(m.stage[now], u);
+      if constexpr (D::kSupers) {
+        if ((unit + kStageUnits) % kUnitsPerSuper == 0) end_super(m.stage[now]);
+      }
+      if (!more) break;
+      put(m.stage[1 - now]);
+      wait_copies<0>();
+      __syncthreads();
+      now = 1 - now;
     }
-    D decoder;
-    decoder.load(a.w, (first_row + n0 + row) * units + unit0 + u);
-    const Codes codes = decoder.codes();
-    const Scales scales = decoder.scales();
-    *reinterpret_cast<int4*>(to) = {codes.word[0], codes.word[1], codes.word[2], codes.word[3]};
-    *reinterpret_cast<int4*>(to + 4) = {codes.word[4], codes.word[5], codes.word[6], codes.word[7]};
-    m.scale[u][0][row] = scales.scale[0];
-    if constexpr (D::kHalves) m.scale[u][1][row] = scales.scale[1];
-    if constexpr (D::kAdds) {
-      m.add[u][0][row] = scales.add[0];
-      if constexpr (D::kHalves) m.add[u][1][row] = scales.add[1];
+    leave();
+  }
+
+ private:
+  __device__ static int thread() {
+    return static_cast<int>(threadIdx.x);
+  }
+  __device__ static int lane() {
+    return thread() % kWarp;
+  }
+  __device__ static int first_weight() {
+    return thread() / kWarp % 4 * 32;
+  }
+  __device__ static int first_x() {
+    return thread() / kWarp / 4 * (kRows / 2);
+  }
+
+  /// Starts reading a stage: this thread's unit of weights, activations, their scales.
+  __device__ void request(int unit0, Stage& to) {
+    const int u = thread() % kStageUnits;
+    has_weights = weight_unit >= 0 && unit0 + u < units;
+    if (has_weights) ahead.load(a.w, weight_unit + unit0 + u);
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int chunk = thread() % kChunks, x = i * (kTileThreads / kChunks) + thread() / kChunks;
+      const bool wanted = copy_unit[i] >= 0 && unit0 + chunk / 2 < units;
+      const std::int64_t at = static_cast<std::int64_t>(wanted ? copy_unit[i] + unit0 : 0) * kUnit;
+      copy_16(shared_address(to.x + x * kRowStride + 16 * chunk), a.x.q + at + 16 * chunk, wanted);
+    }
+    const int row = thread() / kStageUnits;
+    if (row < kRows) {
+      const bool wanted = scale_unit >= 0 && unit0 + u < units;
+      const std::int64_t at = wanted ? scale_unit + unit0 + u : 0;
+      copy_value(&to.d[u][row], a.x.d + at, wanted);
+      if constexpr (D::kAdds) copy_value(&to.s[u][row], reinterpret_cast<const float2*>(a.x.s) + at, wanted);
+    }
+    end_copies();
+  }
+
+  /// Unpacks what request() read in registers.
+  __device__ void put(Stage& to) {
+    const int u = thread() % kStageUnits, row = thread() / kStageUnits;
+    Codes codes{};
+    Scales scales{};
+    if (has_weights) {
+      codes = ahead.codes();
+      scales = ahead.scales();
+    }
+    int4* w = reinterpret_cast<int4*>(to.w + row * kRowStride + u * kUnit);
+    w[0] = {codes.word[0], codes.word[1], codes.word[2], codes.word[3]};
+    w[1] = {codes.word[4], codes.word[5], codes.word[6], codes.word[7]};
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      to.scale[u][part][row] = scales.scale[part];
+      if constexpr (D::kAdds) to.add[u][part][row] = scales.add[part];
     }
   }
-}
 
-template <class D>
-__device__ void stage_activations(TileMemory& m, const ProductArgs& a, int unit0) {
-  const int units = a.w.k / kUnit;
-  for (int i = static_cast<int>(threadIdx.x); i < kTileRows * kStageUnits; i += kTileThreads) {
-    const int row = i / kStageUnits, u = i % kStageUnits;
-    uint4* to = reinterpret_cast<uint4*>(m.x + row * kRowStride + u * kUnit);
-    if (m.x_row[row] < 0 || unit0 + u >= units) {
-      to[0] = to[1] = uint4{};
-      m.d[u][row] = m.s[u][0][row] = m.s[u][1][row] = 0.0f;
-      continue;
-    }
-    const std::int64_t at = static_cast<std::int64_t>(m.x_row[row]) * units + unit0 + u;
-    const uint4* q = reinterpret_cast<const uint4*>(a.x.q) + 2 * at;
-    to[0] = q[0];
-    to[1] = q[1];
-    m.d[u][row] = a.x.d[at];
-    if constexpr (D::kAdds) {
-      const float2 s = reinterpret_cast<const float2*>(a.x.s)[at];
-      m.s[u][0][row] = D::kHalves ? s.x : s.x + s.y;
-      m.s[u][1][row] = s.y;
-    }
-  }
-}
-
-/// Fragment of 16 weight rows (or 8 activation rows) and 32 codes, in the order the mma instructions want.
-__device__ __forceinline__ int word_at(const std::int8_t* rows, int row, int column) {
-  return *reinterpret_cast<const int*>(rows + row * kRowStride + column);
-}
-
-/// One unit of the stage: products of the warp's 32 x 32 part of the tile.
-template <class D>
-__device__ void multiply_unit(const TileMemory& m, int u, int w0, int x0, float (&acc)[2][4][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, group = lane / 4, quad = lane % 4;
-  const int column = u * kUnit + 4 * quad;
-  int a[2][4];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int row = w0 + 16 * i + group;
-    a[i][0] = word_at(m.w, row, column);
-    a[i][1] = word_at(m.w, row + 8, column);
-    a[i][2] = word_at(m.w, row, column + 16);
-    a[i][3] = word_at(m.w, row + 8, column + 16);
-  }
-#pragma unroll
-  for (int j = 0; j < 4; ++j) {
-    const int x_row = x0 + 8 * j + group;
-    const int b[2] = {word_at(m.x, x_row, column), word_at(m.x, x_row, column + 16)};
-    const int t0 = x0 + 8 * j + 2 * quad;  // activation rows of this lane's results
-    const float d[2] = {m.d[u][t0], m.d[u][t0 + 1]};
+  /// One unit of the warp's part of the tile.
+  __device__ void multiply(const Stage& from, int u) {
+    if (first_x() >= place.rows) return;
+    const int group = lane() / 4, quad = lane() % 4, matrix = lane() / 8;
+    unsigned w[2][4];
+    float scale[2][kParts][2], add[2][kParts][2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int r0 = w0 + 16 * i + group;
-      constexpr int kParts = D::kHalves ? 2 : 1;
+      const int row = first_weight() + 16 * i;
+      load_matrices(w[i], shared_address(from.w + (row + matrix % 2 * 8 + lane() % 8) * kRowStride + u * kUnit +
+                                         matrix / 2 * 16));
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        int c[4] = {};
-        if constexpr (D::kHalves) {
-          mma_k16(c, a[i][2 * part], a[i][2 * part + 1], b[part]);
-        } else {
-          mma_k32(c, a[i], b);
-        }
-        const float scale[2] = {m.scale[u][part][r0], m.scale[u][part][r0 + 8]};
 #pragma unroll
-        for (int e = 0; e < 4; ++e) acc[i][j][e] += scale[e / 2] * d[e % 2] * static_cast<float>(c[e]);
+        for (int e = 0; e < 2; ++e) {
+          scale[i][part][e] = from.scale[u][part][row + group + 8 * e];
+          if constexpr (D::kAdds) add[i][part][e] = from.add[u][part][row + group + 8 * e];
+        }
+      }
+    }
+#pragma unroll
+    for (int pair = 0; pair < kCells / 2; ++pair) {
+      const int x0 = first_x() + 16 * pair;
+      if (x0 >= place.rows) break;
+      unsigned x[4];
+      load_matrices(
+          x, shared_address(from.x + (x0 + matrix / 2 * 8 + lane() % 8) * kRowStride + u * kUnit + matrix % 2 * 16));
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int cell = 2 * pair + j, t0 = x0 + 8 * j + 2 * quad;
+        float2 d = {1.0f, 1.0f};
+        if constexpr (!D::kSupers) d = *reinterpret_cast<const float2*>(&from.d[u][t0]);
+        float s[kParts][2] = {};
         if constexpr (D::kAdds) {
-          const float add[2] = {m.add[u][part][r0], m.add[u][part][r0 + 8]};
-          const float s[2] = {m.s[u][part][t0], m.s[u][part][t0 + 1]};
+          const float4 v = *reinterpret_cast<const float4*>(&from.s[u][t0]);
+          s[0][0] = D::kHalves ? v.x : v.x + v.y;
+          s[0][1] = D::kHalves ? v.z : v.z + v.w;
+          if constexpr (D::kHalves) {
+            s[1][0] = v.y;
+            s[1][1] = v.w;
+          }
+        }
 #pragma unroll
-          for (int e = 0; e < 4; ++e) acc[i][j][e] += add[e / 2] * s[e % 2];
+        for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            int c[4];
+#pragma unroll
+            for (int e = 0; e < 4; ++e) c[e] = __float_as_int(kMagic);
+            if constexpr (D::kHalves) {
+              mma_bytes_16(c, w[i][2 * part], w[i][2 * part + 1], x[2 * j + part]);
+            } else {
+              mma_bytes_32(c, w[i], x[2 * j], x[2 * j + 1]);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              const float sum = __int_as_float(c[e]) - kMagic;
+              if constexpr (D::kSupers) {
+                super[i][cell][e] += scale[i][part][e / 2] * sum;
+              } else {
+                acc[i][cell][e] += scale[i][part][e / 2] * (e % 2 == 0 ? d.x : d.y) * sum;
+              }
+              if constexpr (D::kAdds) acc[i][cell][e] += add[i][part][e / 2] * s[part][e % 2];
+            }
+          }
         }
       }
     }
   }
-}
 
-/// The tile whose rows stand in m.x_row and m.y_row: weight rows first_row + n0 ...
-template <class D>
-__device__ void compute_tile(TileMemory& m, const ProductArgs& a, std::int64_t first_row, std::int64_t n0,
-                             std::int64_t expert) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int w0 = warp % 4 * 32, x0 = warp / 4 * 32;
-  float acc[2][4][4] = {};
-  const int units = a.w.k / kUnit;
-  for (int unit = 0; unit < units; unit += kStageUnits) {
-    __syncthreads();
-    stage_weights<D>(m, a, first_row, n0, unit);
-    stage_activations<D>(m, a, unit);
-    __syncthreads();
+  /// The sums of a super block times the activations' scale.
+  __device__ void end_super(const Stage& from) {
 #pragma unroll
-    for (int u = 0; u < kStageUnits; ++u) multiply_unit<D>(m, u, w0, x0, acc);
-  }
-  const int group = lane / 4, quad = lane % 4;
+    for (int cell = 0; cell < kCells; ++cell) {
+      const float2 d = *reinterpret_cast<const float2*>(&from.d[0][first_x() + 8 * cell + 2 * (lane() % 4)]);
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < 2; ++i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const std::int64_t n = n0 + w0 + 16 * i + group + e / 2 * 8;
-        const int row = m.y_row[x0 + 8 * j + 2 * quad + e % 2];
-        if (n < a.w.n && row >= 0)
-          a.y[static_cast<std::int64_t>(row) * a.y_stride + n] = finish(a, acc[i][j][e], n, expert);
+        for (int e = 0; e < 4; ++e) {
+          acc[i][cell][e] += (e % 2 == 0 ? d.x : d.y) * super[i][cell][e];
+          super[i][cell][e] = 0.0f;
+        }
       }
     }
   }
-}
 
-template <class D>
-__global__ void __launch_bounds__(kTileThreads) tile_product(const __grid_constant__ ProductArgs a) {
-  __shared__ TileMemory m;
+  __device__ void leave() {
+    const int group = lane() / 4, quad = lane() % 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int cell = 0; cell < kCells; ++cell) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int n = place.n0 + first_weight() + 16 * i + group + e / 2 * 8;
+          const int row = m.y_row[first_x() + 8 * cell + 2 * quad + e % 2];
+          if (n < a.w.n && row >= 0)
+            a.y[static_cast<std::int64_t>(row) * a.y_stride + n] = finish(a, acc[i][cell][e], n, place.expert);
+        }
+      }
+    }
+  }
+
+  const ProductArgs& a;
+  TileMemory<D, kRows>& m;
+  const TilePlace place;
+  const int units;
+  // The first units of the rows whose weights, codes and scales this thread reads; negative: none.
+  std::int64_t weight_unit;
+  int copy_unit[kCopies], scale_unit;
+  D ahead;
+  bool has_weights = false;
+  float acc[2][kCells][4] = {};
+  float super[2][D::kSupers ? kCells : 1][4] = {};
+};
+
+/// Rows of one matrix, or (tiles.pairs given) pairs sorted by expert.
+template <class D, int kRows>
+__global__ void __launch_bounds__(kTileThreads, kRows > 64 ? 1 : 2)
+    tile_product(const __grid_constant__ ProductArgs a, const __grid_constant__ ExpertTiles tiles) {
+  extern __shared__ __align__(16) std::uint8_t memory[];
+  TileMemory<D, kRows>& m = *reinterpret_cast<TileMemory<D, kRows>*>(memory);
   begin_kernel();
-  const int rows = live(a.rows);
-  const int first = static_cast<int>(blockIdx.y) * kTileRows;
-  if (first >= rows) return;
-  if (threadIdx.x < kTileRows) {
-    const int row = first + static_cast<int>(threadIdx.x);
-    m.x_row[threadIdx.x] = m.y_row[threadIdx.x] = row < rows ? row : -1;
+  TilePlace place;
+  place.n0 = static_cast<int>(blockIdx.x) * kTileWeights;
+  place.first_row = a.w.first;
+  const int i = static_cast<int>(threadIdx.x), tile = static_cast<int>(blockIdx.y);
+  if (tiles.pairs == nullptr) {
+    place.rows = live(a.rows) - tile * kRows;
+    if (place.rows <= 0) return;
+    if (i < kRows) m.x_row[i] = m.y_row[i] = i < place.rows ? tile * kRows + i : -1;
+  } else {
+    place.expert = tiles.tile_expert[tile];
+    if (place.expert < 0) return;
+    place.first_row += place.expert * a.w.rows_per_matrix;
+    place.rows = tiles.tile_count[tile];
+    if (i < kRows) {
+      const int pair = i < place.rows ? tiles.pairs[tiles.tile_first[tile] + i] : -1;
+      m.y_row[i] = pair;
+      m.x_row[i] = pair < 0 ? -1 : a.experts.shared_input ? pair / a.experts.n_used : pair;
+    }
   }
   __syncthreads();
-  compute_tile<D>(m, a, a.w.first, static_cast<std::int64_t>(blockIdx.x) * kTileWeights, 0);
+  TileProduct<D, kRows>(a, m, place).run();
 }
 
-template <class D>
-__global__ void __launch_bounds__(kTileThreads) expert_tiles(const __grid_constant__ ProductArgs a, ExpertTiles tiles) {
-  __shared__ TileMemory m;
-  begin_kernel();
-  const int expert = tiles.tile_expert[blockIdx.y];
-  if (expert < 0) return;
-  if (threadIdx.x < kTileRows) {
-    const int i = static_cast<int>(threadIdx.x);
-    const int pair = i < tiles.tile_count[blockIdx.y] ? tiles.pairs[tiles.tile_first[blockIdx.y] + i] : -1;
-    m.y_row[i] = pair;
-    m.x_row[i] = pair < 0 ? -1 : a.experts.shared_input ? pair / a.experts.n_used : pair;
+template <class D, int kRows>
+void launch_tiles(const ProductArgs& args, const ExpertTiles& tiles, int n_tiles, cudaStream_t stream) {
+  constexpr int kBytes = sizeof(TileMemory<D, kRows>);
+  if constexpr (kBytes > 48 * 1024) {
+    CUDA_CHECK(cudaFuncSetAttribute(tile_product<D, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes));
   }
-  __syncthreads();
-  compute_tile<D>(m, a, a.w.first + expert * a.w.rows_per_matrix, static_cast<std::int64_t>(blockIdx.x) * kTileWeights,
-                  expert);
-}
-
-inline unsigned weight_tiles(const ProductArgs& args) {
-  return static_cast<unsigned>((args.w.n + kTileWeights - 1) / kTileWeights);
+  const dim3 grid(static_cast<unsigned>((args.w.n + kTileWeights - 1) / kTileWeights), static_cast<unsigned>(n_tiles));
+  launch(tile_product<D, kRows>, grid, kTileThreads, kBytes, stream, args, tiles);
 }
 
 template <int kBits, ScaleForm kForm, int kCenter>
 void launch_tile_product(const ProductArgs& args, cudaStream_t stream) {
-  const dim3 grid(weight_tiles(args), static_cast<unsigned>((args.rows.capacity + kTileRows - 1) / kTileRows));
-  launch(tile_product<Decoder<kBits, kForm, kCenter>>, grid, kTileThreads, 0, stream, args);
+  using D = Decoder<kBits, kForm, kCenter>;
+  const int rows = args.rows.capacity;
+  if (tile_rows(rows) == 128) return launch_tiles<D, 128>(args, {}, (rows + 127) / 128, stream);
+  launch_tiles<D, 64>(args, {}, (rows + 63) / 64, stream);
 }
 
 template <int kBits, ScaleForm kForm, int kCenter>
 void launch_expert_tiles(const ProductArgs& args, const ExpertTiles& tiles, cudaStream_t stream) {
-  const dim3 grid(weight_tiles(args), static_cast<unsigned>(tiles.capacity));
-  launch(expert_tiles<Decoder<kBits, kForm, kCenter>>, grid, kTileThreads, 0, stream, args, tiles);
+  using D = Decoder<kBits, kForm, kCenter>;
+  if (tiles.rows == 128) return launch_tiles<D, 128>(args, tiles, tiles.capacity, stream);
+  launch_tiles<D, 64>(args, tiles, tiles.capacity, stream);
 }
 
 }  // namespace ggml::cuda

@@ -1,5 +1,6 @@
 #include "cuda/kernels/attention.h"
 
+#include "cuda/kernels/prompt_attention.h"
 #include "cuda/ops/heads.h"
 #include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
@@ -75,8 +76,11 @@ class Attend {
     a_.tokens = c.rows(node.dst[0], static_cast<std::int64_t>(p.kv.dv) * p.n_head);
     const int group = p.n_head / p.kv.n_head_kv, rows = a_.tokens.capacity;
     few_ = rows <= kFewRows && few_rows_attention_fits(a_.kv);
-    a_.n_splits = few_ ? few_rows_attention_splits(rows, p.kv.n_head_kv, group, c.multiprocessors())
-                       : attention_splits(rows, p.kv.n_head_kv, c.multiprocessors());
+    for_prompts_ = !few_ && rows >= kMinPromptTokens && has_prompt_attention(a_.kv);
+    max_spans_ = static_cast<int>(c.tensor(node.src[pool + 1]).shape[1]);
+    a_.n_splits = few_           ? few_rows_attention_splits(rows, p.kv.n_head_kv, group, c.multiprocessors())
+                  : for_prompts_ ? prompt_attention_splits(rows, p.n_head, p.kv.n_head_kv, c.multiprocessors())
+                                 : attention_splits(rows, p.kv.n_head_kv, c.multiprocessors());
     if (few_) a_.arrived = c.counters(few_rows_attention_counters(rows, p.kv.n_head_kv, group));
     RoundedOutput rounded[1];
     set_rounded_outputs(c, node.dst[0], p.kv.dv * p.n_head, a_.tokens, rounded);
@@ -87,12 +91,15 @@ class Attend {
     }
   }
   void launch(cudaStream_t stream) const {
-    few_ ? launch_few_rows_attention(a_, stream) : launch_attention(a_, stream);
+    few_           ? launch_few_rows_attention(a_, stream)
+    : for_prompts_ ? launch_prompt_attention(a_, max_spans_, stream)
+                   : launch_attention(a_, stream);
   }
 
  private:
   AttentionArgs a_;
-  bool few_ = false;
+  bool few_ = false, for_prompts_ = false;
+  int max_spans_ = 0;
 };
 
 /// Norms of q and k, rotation and the cache's new cells in one launch.

@@ -204,12 +204,14 @@ class MoeFfn final : public BoundOp {
 
   void plan_tiles(Carver& carver) {
     tiled_ = true;
-    sort_.tile_capacity = tiles_for(pairs_.capacity, p_.n_expert);
+    sort_.tile_rows = tile_rows(pairs_.capacity / p_.n_expert);
+    sort_.tile_capacity = tiles_for(pairs_.capacity, p_.n_expert, sort_.tile_rows);
     sort_.sorted = carver.array<std::int32_t>(pairs_.capacity);
     sort_.tile_expert = carver.array<std::int32_t>(sort_.tile_capacity);
     sort_.tile_first = carver.array<std::int32_t>(sort_.tile_capacity);
     sort_.tile_count = carver.array<std::int32_t>(sort_.tile_capacity);
-    tiles_ = {sort_.sorted, sort_.tile_expert, sort_.tile_first, sort_.tile_count, sort_.tile_capacity};
+    tiles_ = {sort_.sorted,     sort_.tile_expert,   sort_.tile_first,
+              sort_.tile_count, sort_.tile_capacity, sort_.tile_rows};
   }
 
   MoeFfnParams p_;

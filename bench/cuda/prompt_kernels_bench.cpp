@@ -1,0 +1,238 @@
+// Speeds of the prompt kernels alone: products in TOP/s, attention in TFLOP/s (causal: what is visible).
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "cuda/check.h"
+#include "cuda/kernels/prompt_attention.h"
+#include "cuda/kernels/selection.h"
+#include "cuda/ops/plane_kinds.h"
+#include "cuda/ops/projection.h"
+
+namespace ggml::cuda {
+namespace {
+
+/// Memory of the card with random bytes that are small finite numbers as halves and as floats.
+template <class T>
+class Random {
+ public:
+  explicit Random(std::size_t n) {
+    std::vector<std::uint32_t> words((n * sizeof(T) + 3) / 4);
+    std::mt19937 random(1);
+    for (std::uint32_t& w : words) w = random() & 0x3bff3bffu;
+    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&p_), words.size() * 4));
+    CUDA_CHECK(cudaMemcpy(p_, words.data(), words.size() * 4, cudaMemcpyHostToDevice));
+  }
+  explicit Random(const std::vector<T>& values) {
+    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&p_), values.size() * sizeof(T)));
+    CUDA_CHECK(cudaMemcpy(p_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  Random(const Random&) = delete;
+  Random& operator=(const Random&) = delete;
+  ~Random() { (void)cudaFree(p_); }
+  [[nodiscard]] T* get() const { return p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+/// Median of the time of one launch, in seconds.
+double time_of(const std::function<void(cudaStream_t)>& launch) {
+  constexpr int kRepeats = 5, kLaunches = 10;
+  cudaStream_t stream;
+  cudaEvent_t begin, end;
+  CUDA_CHECK(cudaStreamCreate(&stream));
+  CUDA_CHECK(cudaEventCreate(&begin));
+  CUDA_CHECK(cudaEventCreate(&end));
+  launch(stream);
+  std::vector<float> times;
+  for (int r = 0; r < kRepeats; ++r) {
+    CUDA_CHECK(cudaEventRecord(begin, stream));
+    for (int i = 0; i < kLaunches; ++i) launch(stream);
+    CUDA_CHECK(cudaEventRecord(end, stream));
+    CUDA_CHECK(cudaEventSynchronize(end));
+    float ms = 0;
+    CUDA_CHECK(cudaEventElapsedTime(&ms, begin, end));
+    times.push_back(ms / kLaunches);
+  }
+  std::nth_element(times.begin(), times.begin() + kRepeats / 2, times.end());
+  CUDA_CHECK(cudaEventDestroy(begin));
+  CUDA_CHECK(cudaEventDestroy(end));
+  CUDA_CHECK(cudaStreamDestroy(stream));
+  return 1e-3 * static_cast<double>(times[kRepeats / 2]);
+}
+
+RowCount fixed_rows(int n) {
+  return {nullptr, n, n};
+}
+
+struct Matrix {
+  PlaneSpec spec;
+  Random<std::uint8_t> planes;
+  PlanarWeight w;
+
+  Matrix(DType type, int k, int n, int count)
+      : spec(plane_spec(type)), planes(plane_offsets(type, Shape(k, n, count)).total) {
+    const PlaneOffsets o = plane_offsets(type, Shape(k, n, count));
+    w = {planes.get() + o.codes, planes.get() + o.high, planes.get() + o.scales, planes.get() + o.supers, k, n, 0, n};
+  }
+};
+
+void bench_product(DType type, int k, int n, int rows) {
+  const Matrix matrix(type, k, n, 1);
+  const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(k);
+  const Random<std::int8_t> q(cells);
+  const Random<float> d(cells / kUnit), s(cells / 16), y(static_cast<std::size_t>(rows) * static_cast<std::size_t>(n));
+  ProductArgs args;
+  args.w = matrix.w;
+  args.x = {q.get(), d.get(), s.get()};
+  args.y = y.get();
+  args.y_stride = n;
+  args.rows = fixed_rows(rows);
+  const double t = time_of([&](cudaStream_t stream) {
+    with_planes(matrix.spec, [&]<int kBits, ScaleForm kForm, int kCenter>() {
+      launch_tile_product<kBits, kForm, kCenter>(args, stream);
+    });
+  });
+  std::printf("product %-6s %5d x %5d, %5d rows: %8.1f us %7.1f TOP/s\n", type_info(type).id.data(), k, n, rows,
+              1e6 * t, 2e-12 * static_cast<double>(cells) * n / t);
+}
+
+/// Tokens choose n_used of n_expert matrices at random.
+void bench_experts(DType type, int k, int n, int tokens, int tile) {
+  constexpr int kExperts = 128, kUsed = 8;
+  const Matrix matrix(type, k, n, kExperts);
+  const int pairs = tokens * kUsed;
+  std::vector<std::int32_t> ids;
+  std::mt19937 random(2);
+  for (int i = 0; i < pairs; ++i) ids.push_back(static_cast<std::int32_t>(random() % kExperts));
+  const Random<std::int32_t> device_ids(ids);
+  const std::size_t cells = static_cast<std::size_t>(pairs) * static_cast<std::size_t>(k);
+  const Random<std::int8_t> q(cells);
+  const Random<float> d(cells / kUnit), s(cells / 16), y(static_cast<std::size_t>(pairs) * static_cast<std::size_t>(n));
+  const int capacity = tiles_for(pairs, kExperts, tile);
+  const auto count = static_cast<std::size_t>(capacity);
+  const Random<std::int32_t> sorted(static_cast<std::size_t>(pairs)), expert(count), first(count), size(count);
+  SortArgs sort;
+  sort.ids = device_ids.get();
+  sort.n_expert = sort.end = kExperts;
+  sort.pairs = fixed_rows(pairs);
+  sort.sorted = sorted.get();
+  sort.tile_expert = expert.get();
+  sort.tile_first = first.get();
+  sort.tile_count = size.get();
+  sort.tile_capacity = capacity;
+  sort.tile_rows = tile;
+  const double sort_time = time_of([&](cudaStream_t stream) { launch_sort_by_expert(sort, stream); });
+  ProductArgs args;
+  args.w = matrix.w;
+  args.x = {q.get(), d.get(), s.get()};
+  args.y = y.get();
+  args.y_stride = n;
+  args.rows = fixed_rows(pairs);
+  args.experts = {device_ids.get(), kUsed, false, 0, kExperts};
+  const ExpertTiles tiles{sorted.get(), expert.get(), first.get(), size.get(), capacity, tile};
+  const double t = time_of([&](cudaStream_t stream) {
+    with_planes(matrix.spec, [&]<int kBits, ScaleForm kForm, int kCenter>() {
+      launch_expert_tiles<kBits, kForm, kCenter>(args, tiles, stream);
+    });
+  });
+  std::printf("experts %-6s %5d x %5d, %5d tokens, tiles of %3d: %8.1f us %7.1f TOP/s; sort %.1f us\n",
+              type_info(type).id.data(), k, n, tokens, tile, 1e6 * t, 2e-12 * static_cast<double>(cells) * n / t,
+              1e6 * sort_time);
+}
+
+void bench_router(int k, int n, int rows) {
+  const Random<float> w(static_cast<std::size_t>(k) * static_cast<std::size_t>(n)),
+      x(static_cast<std::size_t>(k) * static_cast<std::size_t>(rows)),
+      y(static_cast<std::size_t>(n) * static_cast<std::size_t>(rows));
+  ProductArgs args;
+  args.w.codes = reinterpret_cast<const std::uint8_t*>(w.get());
+  args.w.k = k;
+  args.w.n = n;
+  args.x_float = x.get();
+  args.y = y.get();
+  args.y_stride = n;
+  args.rows = fixed_rows(rows);
+  const double t = time_of([&](cudaStream_t stream) { launch_float_tile_product(FloatKind::f32, args, stream); });
+  std::printf("product F32    %5d x %5d, %5d rows: %8.1f us %7.1f TFLOP/s\n", k, n, rows, 1e6 * t,
+              2e-12 * k * static_cast<double>(n) * rows / t);
+}
+
+struct Heads {
+  int n, n_kv, dim;
+};
+
+void bench_attention(DType type, const Heads& heads, int rows, int depth) {
+  const KvLayout kv{type, type, heads.n_kv, heads.dim, heads.dim};
+  const int blocks = (depth + rows + kKvBlockTokens - 1) / kKvBlockTokens;
+  const Random<std::uint8_t> pool(kv.block_bytes() * static_cast<std::size_t>(blocks));
+  std::vector<std::int32_t> table;
+  for (int i = 0; i < blocks; ++i) table.push_back(i);
+  const Random<std::int32_t> device_table(table), spans(std::vector<std::int32_t>{0, rows, depth, 0, 0, -1, -1, -1}),
+      n_spans(std::vector<std::int32_t>{1});
+  const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads.n * heads.dim);
+  const Random<float> q(cells), y(cells);
+  AttentionArgs a;
+  a.kv.k_type = a.kv.v_type = type;
+  a.kv.n_head_kv = heads.n_kv;
+  a.kv.dk = a.kv.dv = heads.dim;
+  a.kv.block_bytes = static_cast<std::int64_t>(kv.block_bytes());
+  a.kv.k_scales = static_cast<std::int64_t>(kv.k_scales());
+  a.kv.v_values = static_cast<std::int64_t>(kv.v_values());
+  a.kv.v_scales = static_cast<std::int64_t>(kv.v_scales());
+  a.kv.k_head = a.kv.v_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(type, heads.dim));
+  a.kv.k_head_scales = a.kv.v_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(type, heads.dim));
+  a.in = {pool.get(), reinterpret_cast<const AttnSpan*>(spans.get()), device_table.get(), n_spans.get()};
+  a.q = q.get();
+  a.y = y.get();
+  a.n_head = heads.n;
+  a.scale = 0.1f;
+  a.tokens = fixed_rows(rows);
+  int multiprocessors = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
+  a.n_splits = prompt_attention_splits(rows, heads.n, heads.n_kv, multiprocessors);
+  const Random<float> partial(cells / static_cast<std::size_t>(heads.dim) *
+                              static_cast<std::size_t>((heads.dim + 2) * a.n_splits));
+  a.partial = partial.get();
+  const double t = time_of([&](cudaStream_t stream) { launch_prompt_attention(a, 1, stream); });
+  const double seen = rows * (depth + 0.5 * (rows + 1));
+  std::printf("attention %-4s %d/%d heads of %d, %5d rows at %5d, %2d splits: %8.1f us %7.1f TFLOP/s\n",
+              type_info(type).id.data(), heads.n, heads.n_kv, heads.dim, rows, depth, a.n_splits, 1e6 * t,
+              4e-12 * heads.n * heads.dim * seen / t);
+}
+
+void run() {
+  for (const DType type : {DType::q4_k, DType::q6_k, DType::q8_0, DType::q4_0}) {
+    for (const int rows : {512, 2048}) bench_product(type, 2048, 4096, rows);
+  }
+  bench_product(DType::q4_k, 2048, 512, 512);
+  bench_product(DType::q4_k, 4096, 14336, 2048);
+  for (const DType type : {DType::q4_k, DType::q6_k}) {
+    for (const int tokens : {512, 2048}) {
+      for (const int tile : {64, 128}) bench_experts(type, type == DType::q4_k ? 2048 : 768, 768, tokens, tile);
+    }
+  }
+  bench_router(2048, 128, 512);
+  const Heads qwen{32, 4, 128};
+  for (const int depth : {0, 1536, 8192}) bench_attention(DType::f16, qwen, 512, depth);
+  bench_attention(DType::f16, qwen, 2048, 0);
+  bench_attention(DType::f16, {32, 8, 128}, 2048, 2048);
+  bench_attention(DType::f16, qwen, 64, 4096);
+  bench_attention(DType::f16, {8, 4, 256}, 512, 1536);
+  bench_attention(DType::q8_0, qwen, 512, 1536);
+  bench_attention(DType::bf16, qwen, 512, 1536);
+}
+
+}  // namespace
+}  // namespace ggml::cuda
+
+int main() {
+  (void)std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
+  ggml::cuda::run();
+  return 0;
+}
