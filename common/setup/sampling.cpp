@@ -6,6 +6,7 @@
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
+#include "llama/sampling_ranges.h"
 
 namespace common {
 namespace {
@@ -35,29 +36,52 @@ constexpr KindName kNames[] = {
     {SamplerKind::adaptive_p, "adaptive_p"},
 };
 
+/// A default in the model file: its key behind "general.sampling.", and the parameter.
+struct FileDefault {
+  const char* key;
+  const char* param;
+};
+constexpr FileDefault kFileReals[] = {
+    {"top_p", "top_p"},
+    {"min_p", "min_p"},
+    {"temp", "temperature"},
+    {"penalty_repeat", "repeat_penalty"},
+    {"xtc_probability", "xtc_probability"},
+    {"xtc_threshold", "xtc_threshold"},
+    {"mirostat_tau", "mirostat_tau"},
+    {"mirostat_eta", "mirostat_eta"},
+};
+constexpr FileDefault kFileWholes[] = {
+    {"top_k", "top_k"},
+    {"penalty_last_n", "repeat_last_n"},
+    {"mirostat", "mirostat"},
+};
+
+/// What the file says, if that may be; else every request would fail for a value that nobody typed.
+template <class Param, class Value>
+bool usable(const Param& param, const std::string& key, Value value) {
+  if (llama::allows(param, value)) return true;
+  ggml::logf(ggml::LogLevel::warn, "%s in the model file is %g and is left out: %s is expected", key.c_str(),
+             static_cast<double>(value), llama::range_text(param).c_str());
+  return false;
+}
+
 /// The author's defaults in the model file, for what the user left alone.
 void apply_model_defaults(const SamplingSettings& settings, const ggml::gguf::Metadata& metadata,
                           llama::SamplingParams& params) {
-  const auto number = [&](const char* key, const char* field, auto& target) {
-    if (settings.is_given(field)) return;
-    if (const auto value = metadata.get_f32(std::string("general.sampling.") + key)) target = *value;
-  };
-  const auto integer = [&](const char* key, const char* field, int& target) {
-    if (settings.is_given(field)) return;
-    if (const auto value = metadata.get_integer(std::string("general.sampling.") + key))
-      target = static_cast<int>(*value);
-  };
-  integer("top_k", "top_k", params.top_k);
-  number("top_p", "top_p", params.top_p);
-  number("min_p", "min_p", params.min_p);
-  number("temp", "temperature", params.temperature);
-  integer("penalty_last_n", "penalty_last_n", params.penalty_last_n);
-  number("penalty_repeat", "repeat_penalty", params.repeat_penalty);
-  number("xtc_probability", "xtc_probability", params.xtc_probability);
-  number("xtc_threshold", "xtc_threshold", params.xtc_threshold);
-  integer("mirostat", "mirostat", params.mirostat);
-  number("mirostat_tau", "mirostat_ent", params.mirostat_tau);
-  number("mirostat_eta", "mirostat_lr", params.mirostat_eta);
+  const std::string prefix = "general.sampling.";
+  for (const auto& [key, name] : kFileReals) {
+    const llama::RealParam& param = llama::real_param(name);
+    const auto value = metadata.get_f32(prefix + key);
+    if (settings.is_given(name) || !value.has_value()) continue;
+    if (usable(param, prefix + key, static_cast<double>(*value))) params.*param.value = *value;
+  }
+  for (const auto& [key, name] : kFileWholes) {
+    const llama::WholeParam& param = llama::whole_param(name);
+    const auto value = metadata.get_integer(prefix + key);
+    if (settings.is_given(name) || !value.has_value()) continue;
+    if (usable(param, prefix + key, *value)) params.*param.value = static_cast<int>(*value);
+  }
   if (settings.is_given("samplers")) return;
   if (const auto sequence = metadata.get_string("general.sampling.sequence")) {
     std::vector<std::string> names;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "llama/sampling.h"
+#include "sample/breakers.h"
 #include "sample/token_window.h"
 
 namespace llama {
@@ -33,21 +34,11 @@ class Dry {
   std::span<const Penalty> penalties();
 
  private:
-  /// A breaker in tokens: `token` begins it, the tail (in tails_) completes it.
-  struct Head {
-    Token token;
-    std::uint32_t tail_begin, tail_length;
-  };
   struct Match {
     Token token;
     std::int64_t length;
   };
 
-  void add_breaker(const std::string& breaker, const Vocab& vocab);
-  void add_head(Token token, std::span<const Token> tail);
-  [[nodiscard]] std::span<const Head> heads_of(Token token) const;
-  /// Whether the token is a breaker by itself.
-  [[nodiscard]] bool breaks(Token token) const;
   /// How many of the newest tokens lie behind the newest breaker.
   [[nodiscard]] std::int64_t repeat_limit() const;
   void find_matches(std::int64_t limit);
@@ -55,8 +46,7 @@ class Dry {
   float multiplier_, base_;
   std::int64_t allowed_length_;
   TokenWindow window_;
-  std::vector<Head> heads_;  // by token, long tails first
-  std::vector<Token> tails_;
+  Breakers breakers_;
   std::vector<Token> recent_;         // the window, newest first
   std::vector<std::int64_t> suffix_;  // [window] longest common suffix of the text and the text up to there
   std::vector<Match> matches_;

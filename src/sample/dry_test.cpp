@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <random>
 
+#include "llama/sampling_ranges.h"
 #include "sample/test_vocab.h"
 
 namespace llama {
@@ -91,6 +93,77 @@ TEST(Dry, TokensThatHoldAWholeBreakerBreakToo) {
   for (const Token t : {letter('a'), letter('b'), q, letter('c'), letter('a'), letter('b'), q, letter('c')})
     dry.accept(t);
   EXPECT_TRUE(dry.penalties().empty());
+}
+
+TEST(Dry, ATokenThatHoldsABreakerIsItsEndWhateverItEndsWith) {
+  // "aa" ends with the beginning of "aa", too; that does not make what follows a part of the breaker.
+  const Vocab vocab = word_vocab({"a", "b", "c", "aaa"});
+  SamplingParams params = params_of({"aa"});
+  params.dry_allowed_length = 1;
+  Dry dry(params, vocab, 64);
+  const Token a = vocab.find("a"), b = vocab.find("b"), long_a = vocab.find("aaa");
+  for (const Token t : {a, b, long_a, a}) dry.accept(t);
+  ASSERT_EQ(dry.penalties().size(), 1u) << "one token lies behind aaa";
+  EXPECT_EQ(dry.penalties()[0].token, b);
+}
+
+/// The definition, breaker by breaker.
+std::int64_t plain_limit(const std::vector<std::string>& breakers, const Vocab& vocab, const std::vector<Token>& text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view piece = vocab.piece(text[text.size() - 1 - i], SpecialText::show);
+    std::int64_t longest = -1;
+    for (const std::string& breaker : breakers) {
+      if (piece.find(breaker) != std::string_view::npos) longest = std::max<std::int64_t>(longest, 0);
+      if (piece.find(breaker) != std::string_view::npos) continue;
+      for (std::size_t n = 1; n < breaker.size(); ++n) {
+        if (!piece.ends_with(breaker.substr(0, n))) continue;
+        const std::vector<Token> tail = vocab.tokenize(breaker.substr(n), {});
+        if (tail.size() > i) continue;
+        bool equal = true;
+        for (std::size_t k = 0; k < tail.size(); ++k) equal = equal && text[text.size() - i + k] == tail[k];
+        if (equal) longest = std::max(longest, static_cast<std::int64_t>(tail.size()));
+      }
+    }
+    if (longest >= 0) return static_cast<std::int64_t>(i) - longest;
+  }
+  return static_cast<std::int64_t>(text.size());
+}
+
+TEST(Dry, ManyBreakersAreRecognisedAsTheDefinitionSays) {
+  const Vocab vocab = word_vocab({"a", "b", "c", "ab", "ba", "aab", "cc", "bca"});
+  std::mt19937 random(6);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::string> breakers(random() % 6);
+    for (std::string& breaker : breakers) {
+      breaker.resize(1 + random() % 4);
+      for (char& c : breaker) c = static_cast<char>('a' + random() % 3);
+    }
+    std::vector<Token> text;
+    for (std::size_t n = 1 + random() % 12; n > 0; --n) text.push_back(static_cast<Token>(3 + random() % 8));
+    const std::vector<Token> recent(text.rbegin(), text.rend());
+    const Breakers known(breakers, vocab);
+    std::int64_t limit = static_cast<std::int64_t>(text.size());
+    for (std::size_t i = 0; i < recent.size(); ++i) {
+      const auto tail = known.tail_behind(recent, i);
+      if (!tail.has_value()) continue;
+      limit = static_cast<std::int64_t>(i - *tail);
+      break;
+    }
+    ASSERT_EQ(limit, plain_limit(breakers, vocab, text)) << "round " << round;
+  }
+}
+
+TEST(Dry, AThousandBreakersCostOnePassOverTheVocabulary) {
+  std::vector<std::string> words;
+  for (int i = 0; i < 50'000; ++i) words.push_back("w" + std::to_string(i * 7919 % 1'000'003));
+  const Vocab vocab = word_vocab(words);
+  std::vector<std::string> breakers;
+  for (int i = 0; i < kMaxDryBreakers; ++i) breakers.push_back("w" + std::to_string(i) + "xyz");
+  const std::clock_t begin = std::clock();
+  const Breakers known(breakers, vocab);
+  // One search per breaker takes a second and a half here; this one some 0.05.
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.7);
+  EXPECT_FALSE(known.breaks(3));
 }
 
 TEST(Dry, TheExponentStopsBeforeAFloatOverflows) {

@@ -8,6 +8,7 @@
 
 #include "ggml/error.h"
 #include "ggml/log.h"
+#include "llama/sampling_ranges.h"
 #include "llama/vocab.h"
 #include "sample/dry.h"
 #include "sample/infill.h"
@@ -57,64 +58,64 @@ SampleStage stage_of(SamplerKind kind) {
   return SampleStage::none;
 }
 
-void require(bool ok, const char* name, double value, const char* allowed) {
-  if (!ok) throw Error(ErrorCode::invalid_argument, strf("%s must be %s, got %g", name, allowed, value));
+[[noreturn]] void refuse(std::string_view name, const std::string& allowed, double value) {
+  throw Error(ErrorCode::invalid_argument,
+              strf("%s must be %s, got %g", std::string(name).c_str(), allowed.c_str(), value));
 }
 
-constexpr float kAny = 1e30f;
-
-/// A parameter that is a real number: what it is called, and where it goes. One row per number.
-struct RealParam {
-  const char* name;
+/// Where a number goes that is a part of a row as it stands.
+struct RowNumber {
   float SamplingParams::*from;
-  float ggml::SampleRow::*to = nullptr;  // null: it is no part of a row as it stands
-  float min = -kAny;
-  const char* allowed = "a finite number";
+  float ggml::SampleRow::*to;
 };
 
-constexpr RealParam kReals[] = {
-    {"temperature", &SamplingParams::temperature, &ggml::SampleRow::temperature},
-    {"dynatemp_range", &SamplingParams::dynatemp_range, &ggml::SampleRow::dynatemp_range},
-    {"dynatemp_exponent", &SamplingParams::dynatemp_exponent, &ggml::SampleRow::dynatemp_exponent},
-    {"top_p", &SamplingParams::top_p, &ggml::SampleRow::top_p},
-    {"min_p", &SamplingParams::min_p, &ggml::SampleRow::min_p},
-    {"typical_p", &SamplingParams::typical_p, &ggml::SampleRow::typical_p},
-    {"top_n_sigma", &SamplingParams::top_n_sigma, &ggml::SampleRow::top_n_sigma},
-    {"tfs_z", &SamplingParams::tfs_z, &ggml::SampleRow::tfs_z},
-    {"xtc_probability", &SamplingParams::xtc_probability, &ggml::SampleRow::xtc_probability},
-    {"xtc_threshold", &SamplingParams::xtc_threshold, &ggml::SampleRow::xtc_threshold},
-    {"repeat_penalty", &SamplingParams::repeat_penalty, &ggml::SampleRow::repeat_penalty, 1e-6f, "a number above 0"},
-    {"frequency_penalty", &SamplingParams::frequency_penalty, &ggml::SampleRow::frequency_penalty},
-    {"presence_penalty", &SamplingParams::presence_penalty, &ggml::SampleRow::presence_penalty},
-    {"dry_multiplier", &SamplingParams::dry_multiplier},
-    {"dry_base", &SamplingParams::dry_base},
-    {"mirostat_tau", &SamplingParams::mirostat_tau, &ggml::SampleRow::mirostat_tau},
-    {"mirostat_eta", &SamplingParams::mirostat_eta, &ggml::SampleRow::mirostat_eta},
-    {"adaptive_target", &SamplingParams::adaptive_target},
-    {"adaptive_decay", &SamplingParams::adaptive_decay},
+constexpr RowNumber kRowNumbers[] = {
+    {&SamplingParams::temperature, &ggml::SampleRow::temperature},
+    {&SamplingParams::dynatemp_range, &ggml::SampleRow::dynatemp_range},
+    {&SamplingParams::dynatemp_exponent, &ggml::SampleRow::dynatemp_exponent},
+    {&SamplingParams::top_p, &ggml::SampleRow::top_p},
+    {&SamplingParams::min_p, &ggml::SampleRow::min_p},
+    {&SamplingParams::typical_p, &ggml::SampleRow::typical_p},
+    {&SamplingParams::top_n_sigma, &ggml::SampleRow::top_n_sigma},
+    {&SamplingParams::tfs_z, &ggml::SampleRow::tfs_z},
+    {&SamplingParams::xtc_probability, &ggml::SampleRow::xtc_probability},
+    {&SamplingParams::xtc_threshold, &ggml::SampleRow::xtc_threshold},
+    {&SamplingParams::repeat_penalty, &ggml::SampleRow::repeat_penalty},
+    {&SamplingParams::frequency_penalty, &ggml::SampleRow::frequency_penalty},
+    {&SamplingParams::presence_penalty, &ggml::SampleRow::presence_penalty},
+    {&SamplingParams::mirostat_tau, &ggml::SampleRow::mirostat_tau},
+    {&SamplingParams::mirostat_eta, &ggml::SampleRow::mirostat_eta},
 };
 
 void check(const SamplingParams& p, const Vocab& vocab) {
-  for (const RealParam& real : kReals) {
-    const float value = p.*real.from;
-    require(std::isfinite(value) && value >= real.min && value <= kAny, real.name, static_cast<double>(value),
-            real.allowed);
+  for (const RealParam& param : real_params()) {
+    const auto value = static_cast<double>(p.*param.value);
+    if (!allows(param, value)) refuse(param.name, range_text(param), value);
   }
-  require(p.min_keep >= 0, "min_keep", p.min_keep, "0 or more");
-  require(p.penalty_last_n >= -1, "repeat_last_n", p.penalty_last_n, "-1 (the context size), 0 (off) or more");
-  require(p.dry_penalty_last_n >= -1, "dry_penalty_last_n", p.dry_penalty_last_n,
-          "-1 (the context size), 0 (off) or more");
-  require(p.dry_allowed_length >= 0, "dry_allowed_length", p.dry_allowed_length, "0 or more");
-  require(p.mirostat >= 0 && p.mirostat <= 2, "mirostat", p.mirostat, "0 (off), 1 or 2");
-  require(p.n_probs >= 0 && p.n_probs <= ggml::kMaxReportedProbs, "n_probs", p.n_probs, "0 to 128");
-  require(p.samplers.size() <= ggml::kMaxSampleStages, "the number of samplers", static_cast<double>(p.samplers.size()),
-          "at most 16");
+  for (const WholeParam& param : whole_params())
+    if (!allows(param, p.*param.value)) refuse(param.name, range_text(param), p.*param.value);
+  if (p.n_probs < 0 || p.n_probs > ggml::kMaxReportedProbs) refuse("n_probs", "0 to 128", p.n_probs);
+  if (p.samplers.size() > ggml::kMaxSampleStages)
+    refuse("the number of samplers", "at most 16", static_cast<double>(p.samplers.size()));
+  if (p.dry_breakers.size() > static_cast<std::size_t>(kMaxDryBreakers)) {
+    throw Error(ErrorCode::invalid_argument,
+                strf("dry_sequence_breakers: %zu strings, %d are allowed", p.dry_breakers.size(), kMaxDryBreakers));
+  }
   for (const auto& [token, bias] : p.logit_bias) {
     if (!vocab.contains(token))
       throw Error(ErrorCode::invalid_argument,
                   strf("logit_bias names token %d; the vocabulary has %d tokens", token, vocab.n_tokens()));
-    require(!std::isnan(bias) && bias < kAny, "a logit_bias", static_cast<double>(bias), "a number below 1e30");
+    if (std::isnan(bias) || static_cast<double>(bias) > kMaxLogitBias)
+      refuse("a logit_bias", "a number of at most 1e9", static_cast<double>(bias));
   }
+}
+
+/// The parameters, checked; what 0 switches off is off.
+SamplingParams settled(const SamplingParams& given, const Vocab& vocab) {
+  check(given, vocab);
+  SamplingParams params = given;
+  if (params.repeat_penalty == 0.0f) params.repeat_penalty = 1.0f;
+  return params;
 }
 
 bool banned(const SampleAdjust& entry) {
@@ -137,8 +138,7 @@ std::vector<SampleAdjust> collect_biases(const SamplingParams& p, const Vocab& v
 /// What is the same for every token. Stages that are not listed do not read their numbers.
 ggml::SampleRow fixed_row(const SamplingParams& p) {
   ggml::SampleRow row{};
-  for (const RealParam& real : kReals)
-    if (real.to != nullptr) row.*real.to = p.*real.from;
+  for (const RowNumber& number : kRowNumbers) row.*number.to = p.*number.from;
   row.top_k = p.top_k;
   row.min_keep = p.min_keep;
   row.n_probs = p.n_probs;
@@ -241,7 +241,7 @@ class AdaptiveMean {
 }  // namespace
 
 struct Sampler::Impl {
-  Impl(const SamplingParams& p, const Vocab& v, int n_ctx);
+  Impl(const SamplingParams& given, const Vocab& v, int n_ctx);
 
   void remember(Token token);
   /// Whether a mask allows ends of generation and nothing else.
@@ -265,22 +265,23 @@ struct Sampler::Impl {
   bool bans_ends = false;  // some bias of -infinity is against an end of generation
 };
 
-Sampler::Impl::Impl(const SamplingParams& p, const Vocab& v, int n_ctx)
-    : params((check(p, v), p)),
+Sampler::Impl::Impl(const SamplingParams& given, const Vocab& v, int n_ctx)
+    : params(settled(given, v)),
       vocab(v),
-      seed(p.seed == kRandomSeed ? static_cast<std::uint32_t>(std::random_device{}()) : p.seed),
+      seed(params.seed == kRandomSeed ? static_cast<std::uint32_t>(std::random_device{}()) : params.seed),
       uniforms(seed),
       xtc_uniforms(seed),
-      row(fixed_row(p)),
-      adjustments(collect_biases(p, v), penalises(p) || dries(p) ? static_cast<std::size_t>(v.n_tokens()) : 0) {
+      row(fixed_row(params)),
+      adjustments(collect_biases(params, v),
+                  penalises(params) || dries(params) ? static_cast<std::size_t>(v.n_tokens()) : 0) {
   last.token = kNoToken;
   bans_ends = std::any_of(adjustments.entries().begin(), adjustments.entries().end(),
                           [&](const SampleAdjust& a) { return banned(a) && v.is_eog(a.token); });
   const auto size = [n_ctx](int last_n) { return static_cast<std::size_t>(last_n < 0 ? n_ctx : last_n); };
-  if (penalises(p)) penalty_window.emplace(size(p.penalty_last_n));
-  if (dries(p)) dry.emplace(p, v, size(p.dry_penalty_last_n));
-  if (acts(p, SamplerKind::adaptive_p)) adaptive.emplace(p);
-  if (acts(p, SamplerKind::infill)) {
+  if (penalises(params)) penalty_window.emplace(size(params.penalty_last_n));
+  if (dries(params)) dry.emplace(params, v, size(params.dry_penalty_last_n));
+  if (acts(params, SamplerKind::adaptive_p)) adaptive.emplace(params);
+  if (acts(params, SamplerKind::infill)) {
     infill.emplace(v);
     scratch.resize(ggml::sampler_scratch_bytes(static_cast<std::size_t>(v.n_tokens())));
   }

@@ -325,7 +325,7 @@ TEST(Sampler, RefusesAbsurdParametersByName) {
   params.temperature = NAN;
   EXPECT_NE(message(params).find("temperature"), std::string::npos);
   params = {};
-  params.repeat_penalty = 0.0f;
+  params.repeat_penalty = 1e-9f;
   EXPECT_NE(message(params).find("repeat_penalty"), std::string::npos);
   params = {};
   params.penalty_last_n = -2;

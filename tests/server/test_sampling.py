@@ -71,10 +71,28 @@ def test_dry_refuses_to_go_on_with_what_stood_there(server):
     ({"mirostat": 3}, "mirostat"), ({"dry_penalty_last_n": -2}, "dry_penalty_last_n"), ({"dry_allowed_length": -1}, "dry_allowed_length"),
     ({"dry_sequence_breakers": "x"}, "dry_sequence_breakers"), ({"dry_sequence_breakers": [1]}, "dry_sequence_breakers"),
     ({"xtc_probability": "often"}, "xtc_probability"), ({"samplers": ["top_k"] * 17}, "samplers"),
+    ({"xtc_probability": 5}, "a number from 0 to 1, got 5"), ({"top_p": 1.5}, "a number from 0 to 1, got 1.5"),
+    ({"temperature": 3.4e38}, "a number from -1e9 to 1e9, got 3.4e+38"), ({"temperature": -1e308}, "from -1e9 to 1e9"),
+    ({"repeat_penalty": 1e-45}, "0 (off) or a number from 1e-6 to 1e9"), ({"min_keep": -1}, "a whole number of at least 0, got -1"),
+    ({"mirostat": 2.5}, "a whole number from 0 to 2, got 2.5"), ({"logit_bias": [[5, 1e38]]}, "a number of at most 1e9"),
 ], ids=str)
 def test_bad_values_are_400_and_named(server, fields, named):
     response = server.post("/completion", {**BODY, **fields})
     assert response.status_code == 400 and named in response.json()["error"]["message"], response.text
+
+
+@pytest.mark.parametrize("fields", [
+    {"top_p": 1.0, "min_p": 0, "typical_p": 1, "tfs_z": 1, "top_k": 0, "xtc_probability": 0, "repeat_penalty": 0, "presence_penalty": 0},
+    {"top_k": -1, "repeat_last_n": -1, "dry_penalty_last_n": -1, "top_n_sigma": -1, "adaptive_target": -1, "temperature": -1},
+    {"repeat_last_n": 0, "repeat_penalty": 1.0, "frequency_penalty": 0, "dry_multiplier": 0, "dry_base": 0, "mirostat": 0.0},
+], ids=str)
+def test_what_clients_send_to_switch_a_sampler_off_is_taken(server, fields):
+    assert complete(server, **fields, n_predict=4)["tokens_predicted"] == 4
+
+
+def test_a_penalty_of_nothing_is_no_penalty(server):
+    fields = {"temperature": 0, "repeat_last_n": 64}
+    assert complete(server, **fields, repeat_penalty=0)["content"] == complete(server, **fields, repeat_penalty=1)["content"]
 
 
 def test_a_base_below_one_means_the_default(server):
