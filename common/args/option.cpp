@@ -6,7 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <vector>
+
+#include "common/args/text_value.h"
+#include "common/json/json_fault.h"
+#include "common/json/parse_json.h"
 
 namespace common {
 namespace {
@@ -23,10 +28,11 @@ std::string number_text(double value) {
   return std::abs(value) < 1e15 && value == std::floor(value) ? ggml::strf("%.0f", value) : ggml::strf("%g", value);
 }
 
-/// "from 0 to 100", "of at least 1", ...
-std::string range_text(double least, double most, double unbounded_below, double unbounded_above) {
-  const bool below = least <= unbounded_below;
-  const bool above = most >= unbounded_above;
+/// "from 0 to 100", "of at least 1", ... A bound that is only where the type or the arithmetic ends is named when the
+/// value lies beyond it.
+std::string range_text(double least, double most, std::optional<double> value, double end_below, double end_above) {
+  const bool below = least <= end_below && !(value.has_value() && *value < least);
+  const bool above = most >= end_above && !(value.has_value() && *value > most);
   if (below && above) return {};
   if (above) return " of at least " + number_text(least);
   if (below) return " of at most " + number_text(most);
@@ -129,26 +135,34 @@ void refuse(const Argument& argument, std::string_view feature, std::string_view
   throw ggml::Error(ggml::ErrorCode::unsupported, std::move(line));
 }
 
-std::int64_t to_integer(const Argument& argument, std::string_view text, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> as_integer(std::string_view text) {
   std::int64_t value = 0;
   const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (failure != std::errc() || end != digits.data() + digits.size() || value < least || value > most) {
-    bad_value(argument, "a whole number" + range_text(static_cast<double>(least), static_cast<double>(most),
-                                                      -2147483648.0, static_cast<double>(kMaxInt)));
-  }
+  if (failure != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   return value;
 }
 
-double to_real(const Argument& argument, std::string_view text, double least, double most) {
+std::optional<double> as_real(std::string_view text) {
   double value = 0;
   const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   const auto [end, failure] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole_text = failure == std::errc() && end == digits.data() + digits.size() && !digits.empty();
-  if (!whole_text || !std::isfinite(value) || value < least || value > most) {
-    bad_value(argument, "a number" + range_text(least, most, -1e9, 1e9));
-  }
+  if (failure != std::errc() || end != digits.data() + digits.size() || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+std::int64_t to_integer(const Argument& argument, std::string_view text, std::int64_t least, std::int64_t most) {
+  const std::optional<std::int64_t> value = as_integer(text);
+  if (value.has_value() && *value >= least && *value <= most) return *value;
+  const std::optional<double> beyond = value.has_value() ? std::optional(static_cast<double>(*value)) : std::nullopt;
+  bad_value(argument, "a whole number" + range_text(static_cast<double>(least), static_cast<double>(most), beyond,
+                                                    -2147483648.0, static_cast<double>(kMaxInt)));
+}
+
+double to_real(const Argument& argument, std::string_view text, double least, double most) {
+  const std::optional<double> value = as_real(text);
+  if (value.has_value() && *value >= least && *value <= most) return *value;
+  bad_value(argument, "a number" + range_text(least, most, value, -1e9, 1e9));
 }
 
 bool is_true_word(std::string_view text) {
@@ -215,6 +229,28 @@ std::string read_file(const Argument& argument, const std::string& path) {
   }
   if (file.bad()) fail("");
   return contents;
+}
+
+std::string read_text_file(const Argument& argument, const std::string& path) {
+  std::string contents = read_file(argument, path);
+  const auto fail = [&](const std::string& what, std::string hint = {}) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, handling(argument) + "the file \"" + path + "\" " + what,
+                      std::move(hint));
+  };
+  if (contents.starts_with("GGUF")) fail("is a GGUF file, not a text", "A model is given with -m.");
+  if (const auto at = invalid_text_at(contents))
+    fail(ggml::strf("is not a text: byte %zu is 0x%02X", *at + 1, static_cast<unsigned char>(contents[*at])));
+  if (contents.find_first_not_of(" \t\r\n") == std::string::npos) fail("is empty");
+  return contents;
+}
+
+void check_json(const Argument& argument, std::string_view text, std::string_view what) {
+  try {
+    (void)parse_json(text, std::string(what) + " is");
+  } catch (const ggml::Error& error) {
+    throw ggml::Error(error.code(), handling(argument) + error.message(),
+                      argument.from_environment ? "" : "In a shell, put the whole text in single quotes.");
+  }
 }
 
 std::string unescape(std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include "common/args/option.h"
 #include "common/args/table.h"
+#include "common/args/text_value.h"
 
 namespace common {
 namespace {
@@ -10,12 +11,12 @@ namespace {
 constexpr std::string_view kChat = "Chat";
 
 void apply_template_file(Target& target, const Argument& argument) {
-  target.settings.chat.chat_template = read_file(argument, argument.value());
+  target.settings.chat.chat_template = read_text_file(argument, argument.value());
 }
 
 void apply_template_kwargs(Target& target, const Argument& argument) {
-  const auto json = nlohmann::json::parse(argument.value(), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) bad_value(argument, "a JSON object");
+  check_json(argument, argument.value(), "the value");
+  if (!nlohmann::json::parse(argument.value()).is_object()) bad_value(argument, "a JSON object");
   target.settings.chat.template_kwargs = argument.value();
 }
 

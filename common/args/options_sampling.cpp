@@ -5,6 +5,9 @@
 #include "common/args/option.h"
 #include "common/args/sampler_names.h"
 #include "common/args/table.h"
+#include "common/args/text_value.h"
+#include "ggml/log.h"
+#include "llama/sampling_ranges.h"
 
 namespace common {
 namespace {
@@ -66,6 +69,7 @@ void apply_logit_bias(Target& target, const Argument& argument) {
   float bias = 0;
   const auto [last, bad] = std::from_chars(number, text.data() + text.size(), bias);
   if (bad != std::errc() || last != text.data() + text.size() || bias != bias) bad_value(argument, kForm);
+  if (static_cast<double>(bias) > llama::kMaxLogitBias) bad_value(argument, "a bias of at most 1e9");
   target.settings.sampling.logit_bias.emplace_back(token, bias);
 }
 
@@ -76,20 +80,28 @@ void apply_dry_breaker(Target& target, const Argument& argument) {
     sampling.dry_breakers.clear();
     sampling.given.emplace_back("dry_breakers");
   }
-  if (argument.value() != "none") sampling.dry_breakers.push_back(argument.value());
+  if (argument.value() == "none") return;
+  if (sampling.dry_breakers.size() == static_cast<std::size_t>(llama::kMaxDryBreakers))
+    bad_value(argument, ggml::strf("at most %d breakers", llama::kMaxDryBreakers));
+  sampling.dry_breakers.push_back(argument.value());
 }
 
+/// A number whose range the table of llama/sampling_ranges.h has under `field`.
 template <class Get>
-Apply sampling_real(std::string field, Get get, double least, double most) {
-  return given(std::move(field), [=](Target& target, const Argument& argument) {
-    get(target.settings.sampling) = static_cast<float>(to_real(argument, argument.value(), least, most));
+Apply sampling_real(const char* field, Get get) {
+  return given(field, [get, &param = llama::real_param(field)](Target& target, const Argument& argument) {
+    const std::optional<double> value = as_real(argument.value());
+    if (!value.has_value() || !llama::allows(param, *value)) bad_value(argument, llama::range_text(param));
+    get(target.settings.sampling) = static_cast<float>(*value);
   });
 }
 
 template <class Get>
-Apply sampling_whole(std::string field, Get get, std::int64_t least, std::int64_t most = kMaxInt) {
-  return given(std::move(field), [=](Target& target, const Argument& argument) {
-    get(target.settings.sampling) = static_cast<int>(to_integer(argument, argument.value(), least, most));
+Apply sampling_whole(const char* field, Get get) {
+  return given(field, [get, &param = llama::whole_param(field)](Target& target, const Argument& argument) {
+    const std::optional<std::int64_t> value = as_integer(argument.value());
+    if (!value.has_value() || !llama::allows(param, *value)) bad_value(argument, llama::range_text(param));
+    get(target.settings.sampling) = static_cast<int>(*value);
   });
 }
 
@@ -109,40 +121,40 @@ const std::vector<Option> kChainRows = {
         .initially("off"),
     option({"--temperature", "--temp"}, "N", "Temperature; 0 or less always takes the likeliest token.",
            sampling_real(
-               "temperature", [](SamplingSettings& s) -> auto& { return s.temperature; }, -1e9, 1e9))
+               "temperature", [](SamplingSettings& s) -> auto& { return s.temperature; }))
         .initially("0.8"),
     option({"--top-k"}, "N", "Keep the N likeliest tokens; 0: all.",
            sampling_whole(
-               "top_k", [](SamplingSettings& s) -> auto& { return s.top_k; }, -kMaxInt))
+               "top_k", [](SamplingSettings& s) -> auto& { return s.top_k; }))
         .variable("LLAMA_ARG_TOP_K")
         .initially("40"),
     option({"--top-p"}, "N", "Keep the likeliest tokens whose probabilities add up to N; 1: all.",
            sampling_real(
-               "top_p", [](SamplingSettings& s) -> auto& { return s.top_p; }, 0, 1e9))
+               "top_p", [](SamplingSettings& s) -> auto& { return s.top_p; }))
         .initially("0.95"),
     option({"--min-p"}, "N", "Keep tokens at least N times as likely as the likeliest; 0: all.",
            sampling_real(
-               "min_p", [](SamplingSettings& s) -> auto& { return s.min_p; }, 0, 1e9))
+               "min_p", [](SamplingSettings& s) -> auto& { return s.min_p; }))
         .initially("0.05"),
     option({"--typical", "--typical-p"}, "N", "Locally typical sampling; 1: off.",
            sampling_real(
-               "typical_p", [](SamplingSettings& s) -> auto& { return s.typical_p; }, 0, 1e9))
+               "typical_p", [](SamplingSettings& s) -> auto& { return s.typical_p; }))
         .initially("1"),
     option({"--repeat-last-n"}, "N", "Tokens that the penalties look back; 0: off, -1: the whole context.",
            sampling_whole(
-               "penalty_last_n", [](SamplingSettings& s) -> auto& { return s.penalty_last_n; }, -1))
+               "repeat_last_n", [](SamplingSettings& s) -> auto& { return s.penalty_last_n; }))
         .initially("64"),
     option({"--repeat-penalty"}, "N", "Penalty of repeated tokens; 1: off.",
            sampling_real(
-               "repeat_penalty", [](SamplingSettings& s) -> auto& { return s.repeat_penalty; }, 1e-6, 1e9))
+               "repeat_penalty", [](SamplingSettings& s) -> auto& { return s.repeat_penalty; }))
         .initially("1"),
     option({"--presence-penalty"}, "N", "Penalty of tokens that occurred; 0: off.",
            sampling_real(
-               "presence_penalty", [](SamplingSettings& s) -> auto& { return s.presence_penalty; }, -1e9, 1e9))
+               "presence_penalty", [](SamplingSettings& s) -> auto& { return s.presence_penalty; }))
         .initially("0"),
     option({"--frequency-penalty"}, "N", "Penalty per occurrence; 0: off.",
            sampling_real(
-               "frequency_penalty", [](SamplingSettings& s) -> auto& { return s.frequency_penalty; }, -1e9, 1e9))
+               "frequency_penalty", [](SamplingSettings& s) -> auto& { return s.frequency_penalty; }))
         .initially("0"),
     option({"-l", "--logit-bias"}, "TOKEN_ID(+/-)BIAS", "Make a token likelier or less likely; repeatable.",
            apply_logit_bias)
@@ -153,31 +165,31 @@ const std::vector<Option> kFurtherRows = {
     option({"--top-nsigma", "--top-n-sigma"}, "N",
            "Keep tokens within N standard deviations of the best; 0 or less: off.",
            sampling_real(
-               "top_n_sigma", [](SamplingSettings& s) -> auto& { return s.top_n_sigma; }, -1e9, 1e9))
+               "top_n_sigma", [](SamplingSettings& s) -> auto& { return s.top_n_sigma; }))
         .initially("-1"),
     option({"--xtc-probability"}, "N", "Chance to leave out the likeliest tokens; 0: off.",
            sampling_real(
-               "xtc_probability", [](SamplingSettings& s) -> auto& { return s.xtc_probability; }, -1e9, 1e9))
+               "xtc_probability", [](SamplingSettings& s) -> auto& { return s.xtc_probability; }))
         .initially("0"),
     option({"--xtc-threshold"}, "N", "Probability from which XTC leaves tokens out; above 0.5: off.",
            sampling_real(
-               "xtc_threshold", [](SamplingSettings& s) -> auto& { return s.xtc_threshold; }, 0, 1e9))
+               "xtc_threshold", [](SamplingSettings& s) -> auto& { return s.xtc_threshold; }))
         .initially("0.1"),
     option({"--dry-multiplier"}, "N", "Penalty of repeated sequences (DRY); 0: off.",
            sampling_real(
-               "dry_multiplier", [](SamplingSettings& s) -> auto& { return s.dry_multiplier; }, -1e9, 1e9))
+               "dry_multiplier", [](SamplingSettings& s) -> auto& { return s.dry_multiplier; }))
         .initially("0"),
     option({"--dry-base"}, "N", "DRY: base of the growing penalty.",
            sampling_real(
-               "dry_base", [](SamplingSettings& s) -> auto& { return s.dry_base; }, 0, 1e9))
+               "dry_base", [](SamplingSettings& s) -> auto& { return s.dry_base; }))
         .initially("1.75"),
     option({"--dry-allowed-length"}, "N", "DRY: length that goes unpunished.",
            sampling_whole(
-               "dry_allowed_length", [](SamplingSettings& s) -> auto& { return s.dry_allowed_length; }, 0))
+               "dry_allowed_length", [](SamplingSettings& s) -> auto& { return s.dry_allowed_length; }))
         .initially("2"),
     option({"--dry-penalty-last-n"}, "N", "DRY: tokens looked back; -1: the whole context.",
            sampling_whole(
-               "dry_penalty_last_n", [](SamplingSettings& s) -> auto& { return s.dry_penalty_last_n; }, -1))
+               "dry_penalty_last_n", [](SamplingSettings& s) -> auto& { return s.dry_penalty_last_n; }))
         .initially("64"),
     option({"--dry-sequence-breaker"}, "S", "DRY: text that ends a sequence; repeatable, none for no breaker.",
            apply_dry_breaker)
@@ -185,38 +197,38 @@ const std::vector<Option> kFurtherRows = {
         .initially("\\n : \" *"),
     option({"--adaptive-target"}, "N", "Adaptive-p: wanted mean probability of the chosen tokens; negative: off.",
            sampling_real(
-               "adaptive_target", [](SamplingSettings& s) -> auto& { return s.adaptive_target; }, -1e9, 1e9))
+               "adaptive_target", [](SamplingSettings& s) -> auto& { return s.adaptive_target; }))
         .initially("-1"),
     option({"--adaptive-decay"}, "N", "Adaptive-p: weight of the past in the mean, at most 0.99.",
            sampling_real(
-               "adaptive_decay", [](SamplingSettings& s) -> auto& { return s.adaptive_decay; }, 0, 1e9))
+               "adaptive_decay", [](SamplingSettings& s) -> auto& { return s.adaptive_decay; }))
         .initially("0.9"),
     option({"--adaptive-updt-w-cur"}, "", "Adaptive-p: average the probabilities after its transformation.",
            toggle([](Settings& s) -> auto& { return s.sampling.adaptive_new_p; }))
         .initially("off"),
     option({"--dynatemp-range"}, "N", "Dynamic temperature: range around --temp; 0: off.",
            sampling_real(
-               "dynatemp_range", [](SamplingSettings& s) -> auto& { return s.dynatemp_range; }, -1e9, 1e9))
+               "dynatemp_range", [](SamplingSettings& s) -> auto& { return s.dynatemp_range; }))
         .initially("0"),
     option({"--dynatemp-exp"}, "N", "Dynamic temperature: exponent.",
            sampling_real(
-               "dynatemp_exponent", [](SamplingSettings& s) -> auto& { return s.dynatemp_exponent; }, -1e9, 1e9))
+               "dynatemp_exponent", [](SamplingSettings& s) -> auto& { return s.dynatemp_exponent; }))
         .initially("1"),
     option({"--mirostat"}, "0|1|2", "Mirostat 1 or 2, instead of all samplers but the temperature; 0: off.",
            sampling_whole(
-               "mirostat", [](SamplingSettings& s) -> auto& { return s.mirostat; }, 0, 2))
+               "mirostat", [](SamplingSettings& s) -> auto& { return s.mirostat; }))
         .initially("0"),
     option({"--mirostat-lr"}, "N", "Mirostat: learning rate (eta).",
            sampling_real(
-               "mirostat_lr", [](SamplingSettings& s) -> auto& { return s.mirostat_lr; }, 0, 1e9))
+               "mirostat_eta", [](SamplingSettings& s) -> auto& { return s.mirostat_lr; }))
         .initially("0.1"),
     option({"--mirostat-ent"}, "N", "Mirostat: target entropy (tau).",
            sampling_real(
-               "mirostat_ent", [](SamplingSettings& s) -> auto& { return s.mirostat_ent; }, 0, 1e9))
+               "mirostat_tau", [](SamplingSettings& s) -> auto& { return s.mirostat_ent; }))
         .initially("5"),
     option({"--tfs"}, "N", "Tail-free sampling; 1: off.",
            sampling_real(
-               "tfs_z", [](SamplingSettings& s) -> auto& { return s.tfs_z; }, -1e9, 1e9))
+               "tfs_z", [](SamplingSettings& s) -> auto& { return s.tfs_z; }))
         .initially("1"),
     option({"--penalize-nl"}, "", "Count the newline in the penalties.").no_effect_warning("it is always counted"),
     option({"--cfg-scale"}, "N", "Classifier-free guidance.").no_effect_warning("guidance is not available"),
@@ -239,7 +251,9 @@ Apply grammar_option(std::string SamplingSettings::*field, bool is_file) {
     SamplingSettings& sampling = target.settings.sampling;
     sampling.grammar.clear();
     sampling.json_schema.clear();
-    sampling.*field = is_file ? read_file(argument, argument.value()) : argument.value();
+    std::string text = is_file ? read_text_file(argument, argument.value()) : argument.value();
+    if (field == &SamplingSettings::json_schema) check_json(argument, text, "the schema");
+    sampling.*field = std::move(text);
   };
 }
 

@@ -43,7 +43,7 @@ class Table : public ::testing::Test {
  protected:
   void SetUp() override {
     fake_environment().clear();
-    std::ofstream(file()) << "text\n";
+    std::ofstream(file()) << "\"text\"\n";
   }
   void TearDown() override { fake_environment().clear(); }
   [[nodiscard]] std::string file() const { return (folder_.path() / "file").string(); }

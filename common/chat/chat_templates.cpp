@@ -7,6 +7,7 @@
 #include "common/chat/capabilities.h"
 #include "common/chat/jinja/template.h"
 #include "common/chat/messages.h"
+#include "common/json/parse_json.h"
 
 namespace common::chat {
 
@@ -51,11 +52,27 @@ std::string patch_source(std::string source) {
 
 ordered_json parse_kwargs(const std::string& text) {
   if (text.empty()) return ordered_json::object();
-  ordered_json kwargs = ordered_json::parse(text, nullptr, false);
+  ordered_json kwargs = parse_json(text, "--chat-template-kwargs is");
   if (!kwargs.is_object())
     throw Error(ErrorCode::invalid_argument, "--chat-template-kwargs is not a JSON object: " + text.substr(0, 200),
                 "pass for instance '{\"enable_thinking\": false}'");
   return kwargs;
+}
+
+/// An override that is neither a name nor a template.
+[[noreturn]] void refuse_override(const std::string& text) {
+  std::string names;
+  for (const std::string_view name : builtin_template_names()) names += " " + std::string(name);
+  throw Error(ErrorCode::invalid_argument,
+              "--chat-template, --chat-template-file: \"" + text.substr(0, 100) +
+                  "\" is neither a built-in format nor a Jinja template: nothing in it stands between {{ }} or {% %}",
+              "built-in formats:" + names);
+}
+
+/// The text of a member; empty when it is absent, null or no text.
+std::string text_member(const ordered_json& message, const char* key) {
+  const auto it = message.find(key);
+  return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
 std::string format_time(const std::tm& now, const char* format) {
@@ -172,12 +189,7 @@ void ChatTemplates::State::choose(const std::string& override_text) {
     plain = prepare_builtin(*builtin);
   } else if (!override_text.empty()) {
     if (override_text.find("{{") == std::string::npos && override_text.find("{%") == std::string::npos) {
-      std::string names;
-      for (const std::string_view name : builtin_template_names()) names += " " + std::string(name);
-      throw Error(
-          ErrorCode::invalid_argument,
-          "--chat-template: \"" + override_text.substr(0, 100) + "\" is neither a built-in format nor a Jinja template",
-          "built-in formats:" + names);
+      refuse_override(override_text);
     }
     plain = prepare_source(override_text);
   } else if (!model.template_source.empty()) {
@@ -252,8 +264,9 @@ void ChatTemplates::State::continue_message(ChatPrompt& out, const Rendering& r,
   const std::size_t prefix = common_prefix(without, with);
   out.generation_prompt = with.substr(prefix);
   out.opening.continues = true;
-  out.given_reasoning = last.value("reasoning_content", "");
-  if (what == ContinueFinalMessage::content && last["content"].is_string()) out.given_content = last["content"];
+  out.given_reasoning = text_member(last, "reasoning_content");
+  if (what == ContinueFinalMessage::content && last.contains("content"))
+    out.given_content = text_member(last, "content");
   ordered_json marked = last;
   const bool in_reasoning = what == ContinueFinalMessage::reasoning_content;
   (in_reasoning ? marked["reasoning_content"] : marked["content"]) =

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/chat/builtin_templates.h"
+#include "common/chat/messages.h"
 #include "test_support.h"
 
 namespace {
@@ -381,6 +382,76 @@ TEST(ChatTemplates, MalformedMessagesAndToolsNameThePlace) {
   in.messages = &kHello;
   const ordered_json tools = ordered_json::parse(R"([{"type": "retrieval"}])");
   in.tools = &tools;
-  EXPECT_EQ(error_of([&] { (void)t.apply(in); }), "tools[0]: unsupported type \"retrieval\", only \"function\" is");
+  EXPECT_EQ(error_of([&] { (void)t.apply(in); }),
+            "Field 'tools[0].type': expected \"function\", the only type there is, got \"retrieval\"");
+}
+
+TEST(ChatTemplates, AnOverrideThatIsNoTemplateIsCalledWhatItIs) {
+  EXPECT_EQ(
+      error_of([] { (void)named("nonsense"); }),
+      "--chat-template, --chat-template-file: \"nonsense\" is neither a built-in format nor a Jinja template: nothing "
+      "in it stands between {{ }} or {% %}");
+}
+
+TEST(ChatTemplates, AToolThatIsNoneIsRefusedByThePartThatIsWrong) {
+  const auto error = [](const char* tools) {
+    return error_of([&] { common::chat::check_tools(ordered_json::parse(tools)); });
+  };
+  EXPECT_EQ(error(R"({})"), "Field 'tools': expected an array");
+  EXPECT_EQ(error(R"([5])"), "Field 'tools[0]': expected an object with type and function, got 5");
+  EXPECT_EQ(error(R"([{"function":{"name":"f"}}])"),
+            "Field 'tools[0].type': expected \"function\", the only type there is, got nothing");
+  EXPECT_EQ(error(R"([{"type":5}])"), "Field 'tools[0].type': expected \"function\", the only type there is, got 5");
+  EXPECT_EQ(error(R"([{"type":"function","function":[]}])"), "Field 'tools[0].function': expected an object, got []");
+  EXPECT_EQ(error(R"([{"type":"function","function":{}}])"),
+            "Field 'tools[0].function.name': expected a string, got nothing");
+  const auto of_function = [&](const std::string& function) {
+    return error(("[{\"type\":\"function\",\"function\":" + function + "}]").c_str());
+  };
+  EXPECT_EQ(of_function(R"({"name":""})"), "Field 'tools[0].function.name': the name is empty");
+  EXPECT_EQ(of_function(R"({"name":7})"), "Field 'tools[0].function.name': expected a string, got 7");
+  EXPECT_EQ(of_function(R"({"name":"a "})"),
+            "Field 'tools[0].function.name': expected a name without blanks around it, got \"a \"");
+  EXPECT_EQ(of_function(R"({"name":"a\u0000b"})"),
+            "Field 'tools[0].function.name': expected a name without control characters, got \"a\\u0000b\"");
+  EXPECT_EQ(of_function("{\"name\":\"" + std::string(257, 'a') + "\"}"),
+            "Field 'tools[0].function.name': the name has 257 bytes, 256 are allowed");
+  EXPECT_EQ(of_function(R"({"name":"f","description":5})"),
+            "Field 'tools[0].function.description': expected a string, got 5");
+  EXPECT_EQ(of_function(R"({"name":"f","parameters":"x"})"),
+            "Field 'tools[0].function.parameters': expected a JSON schema, an object, got \"x\"");
+  EXPECT_EQ(of_function(R"({"name":"f","parameters":[]})"),
+            "Field 'tools[0].function.parameters': expected a JSON schema, an object, got []");
+  EXPECT_EQ(of_function(R"({"name":"f","parameters":{"type":"string"}})"),
+            "Field 'tools[0].function.parameters.type': expected \"object\": arguments have names, got \"string\"");
+  EXPECT_EQ(of_function(R"({"name":"f","parameters":{"required":"a"}})"),
+            "Field 'tools[0].function.parameters': json_schema: #/required: expected a list of names, got \"a\"");
+  EXPECT_EQ(error(R"([{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}])"),
+            "Field 'tools[1].function.name': \"f\" is the name of tools[0] too");
+  ordered_json many = ordered_json::array();
+  for (int i = 0; i < 1025; ++i)
+    many.push_back({{"type", "function"}, {"function", {{"name", "f" + std::to_string(i)}}}});
+  EXPECT_EQ(error_of([&] { common::chat::check_tools(many); }), "Field 'tools': 1025 tools, one request may have 1024");
+  EXPECT_NO_THROW(common::chat::check_tools(ordered_json::parse(
+      R"([{"type":"function","function":{"name":"a b.c/d","description":null,"parameters":null,"strict":true}},
+          {"type":"function","function":{"name":"g","parameters":{"$ref":"#/$defs/x","$defs":{"x":{"type":"object"}}}}}])")));
+}
+
+TEST(ChatTemplates, MembersOfAMessageThatAreNoTextsAreRefusedNotThrownOver) {
+  const ChatTemplates t(model_with("{% for m in messages %}{{ m.content }}{% endfor %}"), {});
+  ChatInputs in;
+  for (const char* messages :
+       {R"([{"role":"user","content":"x"},{"role":"assistant","content":"y","reasoning_content":5}])",
+        R"([{"role":"tool","content":"x","name":5}])", R"([{"role":"tool","content":"x","tool_call_id":{}}])"}) {
+    const ordered_json parsed = ordered_json::parse(messages);
+    in.messages = &parsed;
+    EXPECT_NE(error_of([&] { (void)t.apply(in); }).find("must be a string or null"), std::string::npos) << messages;
+  }
+  const ordered_json continued = ordered_json::parse(
+      R"([{"role":"user","content":"x"},{"role":"assistant","content":null,"reasoning_content":null,"tool_calls":null}])");
+  in.messages = &continued;
+  in.add_generation_prompt = false;
+  in.continue_final_message = ContinueFinalMessage::content;
+  EXPECT_NO_THROW((void)t.apply(in));
 }
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/chat/jinja/text.h"
+#include "common/json/parse_json.h"
 
 namespace common::chat {
 
@@ -110,11 +111,11 @@ void normalize_calls(std::size_t index, ordered_json& message, const ChatTemplat
     auto& arguments = function["arguments"];
     if (caps.object_arguments && arguments.is_string()) {
       const std::string text = arguments;
+      const std::string name = function["name"].get<std::string>();
       // An empty text is what some clients send for "no arguments".
-      ordered_json parsed = text.empty() ? ordered_json::object() : ordered_json::parse(text, nullptr, false);
-      if (parsed.is_discarded())
-        refuse(index, "the arguments of the call of " + function["name"].get<std::string>() +
-                          " are not valid JSON: " + text.substr(0, 200));
+      ordered_json parsed = text.empty() ? ordered_json::object()
+                                         : parse_json(text, "messages[" + std::to_string(index) +
+                                                                "]: the arguments of the call of " + name + " are");
       arguments = std::move(parsed);
     } else if (!caps.object_arguments && !arguments.is_string()) {
       arguments = arguments.dump();
@@ -175,6 +176,12 @@ ordered_json fold_system(const ordered_json& messages) {
   return out;
 }
 
+// The text of a member; empty when it is absent, null or no text.
+std::string text_member(const ordered_json& message, const char* key) {
+  const auto it = message.find(key);
+  return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
 // The position of a tool result among the calls of the assistant message before it; behind all when it is not there.
 std::size_t call_position(const ordered_json& calls, const ordered_json& result) {
   const auto id = result.find("tool_call_id");
@@ -203,7 +210,7 @@ ordered_json fold_tool_results(const ordered_json& messages) {
       continue;
     }
     auto& assistant = out.back();
-    std::string name = message.value("name", "");
+    std::string name = text_member(message, "name");
     const std::size_t at = call_position(assistant["tool_calls"], message);
     if (name.empty() && at < assistant["tool_calls"].size()) name = assistant["tool_calls"][at]["function"]["name"];
     const ordered_json& content = message["content"];
@@ -240,6 +247,11 @@ ordered_json normalize_messages(const ordered_json& messages, const ChatTemplate
     if (!message.is_object()) refuse(i, "must be an object");
     if (!message.contains("role") || !message["role"].is_string()) refuse(i, "\"role\" is missing or not a string");
     if (message["role"] == "developer" && !quirks.developer_role) message["role"] = "system";
+    for (const char* key : {"name", "tool_call_id", "reasoning_content"}) {
+      const auto it = message.find(key);
+      if (it != message.end() && !it->is_string() && !it->is_null())
+        refuse(i, "\"" + std::string(key) + "\" must be a string or null");
+    }
     normalize_content(i, message, caps);
     normalize_calls(i, message, caps);
     if (quirks.trims_content) trim_content(message);
@@ -250,22 +262,6 @@ ordered_json normalize_messages(const ordered_json& messages, const ChatTemplate
   if (quirks.orders_tool_results) order_tool_results(out);
   if (quirks.folds_tool_results) out = fold_tool_results(out);
   return out;
-}
-
-void check_tools(const ordered_json& tools) {
-  const auto refuse_tool = [](std::size_t i, const std::string& what) {
-    throw Error(ErrorCode::invalid_argument, "tools[" + std::to_string(i) + "]: " + what);
-  };
-  if (!tools.is_array()) throw Error(ErrorCode::invalid_argument, "\"tools\" must be an array");
-  for (std::size_t i = 0; i < tools.size(); ++i) {
-    const auto& tool = tools[i];
-    if (!tool.is_object() || !tool.contains("type")) refuse_tool(i, "must be an object with a \"type\"");
-    if (tool["type"] != "function")
-      refuse_tool(i, "unsupported type " + tool["type"].dump() + ", only \"function\" is");
-    if (!tool.contains("function") || !tool["function"].is_object()) refuse_tool(i, "\"function\" is missing");
-    const auto& function = tool["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse_tool(i, "the function has no \"name\"");
-  }
 }
 
 }  // namespace common::chat

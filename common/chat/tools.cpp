@@ -1,7 +1,12 @@
 #include "common/chat/tools.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+
+#include "common/chat/messages.h"
+#include "common/grammar/schema_check.h"
+#include "ggml/error.h"
 
 namespace common::chat {
 
@@ -50,6 +55,105 @@ ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth
   return ValueKind::either;
 }
 }  // namespace
+
+namespace {
+
+// A name is written into the prompt, the grammar and the marks of the call's format; each tool makes the grammar
+// longer.
+constexpr std::size_t kMaxNameBytes = 256;
+constexpr std::size_t kMaxTools = 1024;
+
+/// The shape of one tool; `where_` is its place in the request.
+class ToolCheck {
+ public:
+  ToolCheck(const ordered_json& tool, std::size_t index)
+      : tool_(tool), where_("tools[" + std::to_string(index) + "]") {}
+
+  void run() const {
+    if (!tool_.is_object()) expected("", "an object with type and function", &tool_);
+    const ordered_json* type = member(tool_, "type");
+    if (type == nullptr || *type != "function") expected(".type", "\"function\", the only type there is", type);
+    const ordered_json* function = member(tool_, "function");
+    if (function == nullptr || !function->is_object()) expected(".function", "an object", function);
+    check_name(member(*function, "name"));
+    const ordered_json* description = member(*function, "description");
+    if (description != nullptr && !description->is_string()) expected(".function.description", "a string", description);
+    const ordered_json* strict = member(*function, "strict");
+    if (strict != nullptr && !strict->is_boolean()) expected(".function.strict", "true or false", strict);
+    const ordered_json* parameters = member(*function, "parameters");
+    if (parameters != nullptr) check_parameters(*parameters);
+  }
+
+ private:
+  /// null counts as absent.
+  static const ordered_json* member(const ordered_json& object, const char* key) {
+    const auto it = object.find(key);
+    return it == object.end() || it->is_null() ? nullptr : &*it;
+  }
+
+  [[noreturn]] void refuse(const char* path, const std::string& what) const {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "Field '" + where_ + path + "': " + what);
+  }
+  [[noreturn]] void expected(const char* path, const char* what, const ordered_json* got) const {
+    constexpr std::size_t kShown = 60;
+    const std::string text = got == nullptr
+                                 ? "nothing"
+                                 : got->dump(-1, ' ', false, ordered_json::error_handler_t::replace).substr(0, kShown);
+    refuse(path, "expected " + std::string(what) + ", got " + text);
+  }
+
+  void check_name(const ordered_json* name) const {
+    constexpr const char* kPath = ".function.name";
+    if (name == nullptr || !name->is_string()) expected(kPath, "a string", name);
+    const auto& text = name->get_ref<const std::string&>();
+    if (text.empty()) refuse(kPath, "the name is empty");
+    if (text.size() > kMaxNameBytes) {
+      refuse(kPath, "the name has " + std::to_string(text.size()) + " bytes, " + std::to_string(kMaxNameBytes) +
+                        " are allowed");
+    }
+    // A name is cut at blanks around it when a call is read.
+    if (text.front() == ' ' || text.back() == ' ') expected(kPath, "a name without blanks around it", name);
+    const bool has_control =
+        std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+    if (has_control) expected(kPath, "a name without control characters", name);
+  }
+
+  void check_parameters(const ordered_json& parameters) const {
+    if (!parameters.is_object()) expected(".function.parameters", "a JSON schema, an object", &parameters);
+    const ordered_json* type = member(parameters, "type");
+    if (type != nullptr && type->is_string() && *type != "object")
+      expected(".function.parameters.type", "\"object\": arguments have names", type);
+    try {
+      grammar::check_schema_keywords(parameters);
+    } catch (const ggml::Error& error) {
+      refuse(".function.parameters", error.message());
+    }
+  }
+
+  const ordered_json& tool_;
+  std::string where_;
+};
+
+}  // namespace
+
+void check_tools(const ordered_json& tools) {
+  const auto refuse = [](const std::string& what) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "Field 'tools" + what);
+  };
+  if (!tools.is_array()) refuse("': expected an array");
+  if (tools.size() > kMaxTools) {
+    refuse("': " + std::to_string(tools.size()) + " tools, one request may have " + std::to_string(kMaxTools));
+  }
+  std::map<std::string_view, std::size_t> names;
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    ToolCheck(tools[i], i).run();
+    const auto& name = tools[i]["function"]["name"].get_ref<const std::string&>();
+    const auto [first, is_new] = names.try_emplace(name, i);
+    if (is_new) continue;
+    refuse("[" + std::to_string(i) + "].function.name': \"" + name + "\" is the name of tools[" +
+           std::to_string(first->second) + "] too");
+  }
+}
 
 const ordered_json& resolved(const ordered_json& schema, const ordered_json& root) {
   const ordered_json* at = &schema;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/grammar/can_begin.h"
+
 namespace common::grammar {
 namespace {
 
@@ -26,6 +28,8 @@ std::shared_ptr<const CompiledGrammar> GrammarCache::get(const std::string& gbnf
   // Outside the lock: a large grammar must not hold up requests with others.
   auto grammar = std::make_shared<const CompiledGrammar>(Grammar::parse(gbnf, &vocab_), vocab);
   grammar->warm_up(kWarmUpMs);
+  GrammarMask start(grammar);
+  check_can_begin(start, vocab_);
   const std::lock_guard lock(mutex_);
   recently_used_.push_front(grammar);
   if (recently_used_.size() > kKept) recently_used_.pop_back();

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "common/grammar/automaton.h"
+#include "common/grammar/can_begin.h"
 #include "common/grammar/matcher.h"
 #include "common/grammar/token_trie.h"
 #include "common/grammar/trigger.h"
@@ -14,6 +15,14 @@
 namespace common::grammar {
 
 using ggml::Error;
+
+namespace {
+
+std::string with_hint(const Error& error) {
+  return error.message() + (error.hint().empty() ? "" : "; " + error.hint());
+}
+
+}  // namespace
 
 GrammarVocab::GrammarVocab(const llama::Vocab& vocab)
     : vocab_(vocab), trie_(std::make_unique<const TokenTrie>(vocab)) {}
@@ -34,6 +43,13 @@ void CompiledGrammar::warm_up(int budget_ms) const {
     // A state that no answer may ever come to is no reason to refuse the grammar.
     ggml::logf(ggml::LogLevel::debug, "grammar: warm-up stopped: %s", error.what());
   }
+}
+
+void check_can_begin(llama::TokenMask& mask, const llama::Vocab& vocab) {
+  std::vector<std::uint32_t> words((static_cast<std::size_t>(vocab.n_tokens()) + 31) / 32);
+  (void)mask.fill(words);
+  const std::string failure = mask.failure();
+  if (!failure.empty()) throw Error(ggml::ErrorCode::invalid_argument, "the answer cannot begin: " + failure);
 }
 
 GrammarMask::GrammarMask(std::shared_ptr<const CompiledGrammar> grammar, const LazyTriggers& triggers)
@@ -67,7 +83,7 @@ bool GrammarMask::fill(std::span<std::uint32_t> words) {
       if (!any) fail("grammar: no token of the vocabulary can continue the text");
       return true;
     } catch (const Error& error) {
-      fail(error.what());
+      fail(with_hint(error));
     }
   }
   std::fill(words.begin(), words.end(), 0u);
@@ -91,7 +107,7 @@ void GrammarMask::accept(llama::Token token) {
       if (failure_.empty()) accept_token(replayed);
     }
   } catch (const Error& error) {
-    fail(error.what());
+    fail(with_hint(error));
   }
 }
 

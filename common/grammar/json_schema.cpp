@@ -51,17 +51,10 @@ std::string compact(const SchemaJson& value) {
   return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
 }
 
-const SchemaJson* find_key(const SchemaJson& schema, const char* key) {
-  const auto it = schema.find(key);
-  return it == schema.end() ? nullptr : &*it;
-}
-
 /// A bound as a whole number, rounded inwards. Numbers beyond 64 bits become the nearest that fits.
-std::optional<std::int64_t> whole_bound(const SchemaJson& schema, const char* key, bool is_minimum,
-                                        const SchemaPlace& place) {
-  const SchemaJson* value = find_key(schema, key);
-  if (value == nullptr || value->is_null() || value->is_boolean()) return std::nullopt;
-  if (!value->is_number()) schema_error(place.at(key), "expected a number, got " + compact(*value));
+std::optional<std::int64_t> whole_bound(const SchemaJson& schema, const char* key, bool is_minimum) {
+  const SchemaJson* value = schema_keyword(schema, key);
+  if (value == nullptr || value->is_boolean()) return std::nullopt;
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   if (value->is_number_unsigned()) {
     const auto n = value->get<std::uint64_t>();
@@ -75,12 +68,12 @@ std::optional<std::int64_t> whole_bound(const SchemaJson& schema, const char* ke
 
 /// What an exclusive bound says of whole numbers: the next one inwards, unless the bound is none itself.
 std::optional<std::int64_t> exclusive_bound(const SchemaJson& schema, const char* key, const char* plain_key,
-                                            bool is_minimum, const SchemaPlace& place) {
-  const SchemaJson* value = find_key(schema, key);
+                                            bool is_minimum) {
+  const SchemaJson* value = schema_keyword(schema, key);
   if (value == nullptr) return std::nullopt;
   // Draft 4: a flag beside the plain bound.
   const char* source = value->is_boolean() && value->get<bool>() ? plain_key : key;
-  const auto bound = whole_bound(schema, source, is_minimum, place);
+  const auto bound = whole_bound(schema, source, is_minimum);
   if (!bound.has_value()) return std::nullopt;
   const SchemaJson& number = schema[source];
   const bool is_whole = !number.is_number_float() || std::floor(number.get<double>()) == number.get<double>();
@@ -114,13 +107,9 @@ SchemaPlace SchemaPlace::named(std::string_view part) const {
   return {pointer, name + "-" + std::string(part), depth};
 }
 
-int schema_count(const SchemaJson& schema, const char* key, int fallback, const SchemaPlace& place) {
-  const SchemaJson* value = find_key(schema, key);
-  if (value == nullptr || value->is_null()) return fallback;
-  const double number = value->is_number() ? value->get<double>() : -1.0;
-  if (!(number >= 0) || std::floor(number) != number)
-    schema_error(place.at(key), "expected a whole number of 0 or more, got " + compact(*value));
-  return static_cast<int>(std::min(number, 1e9));
+int schema_count(const SchemaJson& schema, const char* key, int fallback) {
+  const SchemaJson* value = schema_keyword(schema, key);
+  return value == nullptr ? fallback : static_cast<int>(std::min(value->get<double>(), 1e9));
 }
 
 SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name)
@@ -138,24 +127,24 @@ std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& oute
     if (schema.get<bool>()) return json_.value();
     schema_error(place, "the schema false allows no value");
   }
-  if (!schema.is_object()) schema_error(place, "expected a schema, got " + compact(schema).substr(0, 80));
-  if (const SchemaJson* target = find_key(schema, "$ref")) return reference(*target, place);
+  if (!schema.is_object()) schema_error(place, "expected a schema, got " + schema_text(schema));
+  check_keywords(schema, place);
+  if (const SchemaJson* target = schema_keyword(schema, "$ref")) return reference(*target, place);
   for (const char* key : {"oneOf", "anyOf"}) {
-    if (const SchemaJson* list = find_key(schema, key)) return any_of_schemas(*list, place.at(key));
+    if (const SchemaJson* list = schema_keyword(schema, key)) return any_of_schemas(*list, place.at(key));
   }
-  const SchemaJson* type = find_key(schema, "type");
+  const SchemaJson* type = schema_keyword(schema, "type");
   if (type != nullptr && type->is_array()) return any_type(schema, *type, place);
-  if (type != nullptr && !type->is_string()) schema_error(place.at("type"), "expected a type name or a list of them");
   return value_of_type(schema, type != nullptr ? type->get<std::string>() : "", place);
 }
 
 std::string SchemaRules::value_of_type(const SchemaJson& schema, const std::string& type, const SchemaPlace& place) {
-  if (const SchemaJson* constant = find_key(schema, "const")) {
+  if (const SchemaJson* constant = schema_keyword(schema, "const")) {
     const std::string text = compact(*constant);
     spend(text.size(), place);
     return GrammarBuilder::literal(text);
   }
-  if (const SchemaJson* list = find_key(schema, "enum")) return enumeration(*list, place.at("enum"));
+  if (const SchemaJson* list = schema_keyword(schema, "enum")) return enumeration(*list, place.at("enum"));
   return typed_value(schema, type, place);
 }
 
@@ -166,19 +155,18 @@ void SchemaRules::spend(std::size_t work, const SchemaPlace& place) {
 
 std::string SchemaRules::typed_value(const SchemaJson& schema, const std::string& type, const SchemaPlace& place) {
   const auto is = [&](const char* name) { return type.empty() || type == name; };
-  const auto has = [&](const char* key) { return schema.contains(key); };
-  const SchemaJson* additional = find_key(schema, "additionalProperties");
+  const auto has = [&](const char* key) { return schema_keyword(schema, key) != nullptr; };
+  const SchemaJson* additional = schema_keyword(schema, "additionalProperties");
   const bool bounds_additional = additional != nullptr && *additional != true;
   if (is("object") && (has("properties") || bounds_additional)) return object(schema, place);
-  if ((is("object") || is("string")) && has("allOf")) return all_of(schema["allOf"], place);
+  if ((is("object") || is("string")) && has("allOf")) return all_of(schema, place);
   if (is("array") && (has("items") || has("prefixItems"))) return array(schema, place);
   if (is("string") && has("pattern")) {
-    const SchemaJson& pattern = schema["pattern"];
-    if (!pattern.is_string()) schema_error(place.at("pattern"), "expected a regular expression as a string");
-    const std::string text = pattern_text(b_, pattern.get<std::string>(), place.at("pattern").named("pattern"));
+    const std::string text =
+        pattern_text(b_, schema["pattern"].get<std::string>(), place.at("pattern").named("pattern"));
     return b_.rule(place.name, GrammarBuilder::sequence({"\"\\\"\"", text, "\"\\\"\""}));
   }
-  if (is("string") && has("format") && schema["format"].is_string()) {
+  if (is("string") && has("format")) {
     if (auto known = formatted_string(schema["format"].get<std::string>())) return *known;
   }
   if (type == "string" && (has("minLength") || has("maxLength"))) return sized_string(schema, place);
@@ -204,7 +192,6 @@ std::string SchemaRules::plain_type(const std::string& type, const SchemaPlace& 
 std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson& target,
                                                                const SchemaPlace& place) const {
   const SchemaPlace here = place.at("$ref");
-  if (!target.is_string()) schema_error(here, "expected a string, got " + compact(target).substr(0, 80));
   const std::string text = target.get<std::string>();
   if (text.substr(0, 2) != "#/")
     schema_error(here, "'" + text + "' is not supported: only references into the same schema (#/...) are");
@@ -241,7 +228,6 @@ std::string SchemaRules::reference(const SchemaJson& target, const SchemaPlace& 
 }
 
 std::string SchemaRules::any_of_schemas(const SchemaJson& list, const SchemaPlace& place) {
-  if (!list.is_array() || list.empty()) schema_error(place, "expected a list of schemas");
   std::vector<std::string> alternatives;
   for (std::size_t i = 0; i < list.size(); ++i)
     alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
@@ -249,11 +235,9 @@ std::string SchemaRules::any_of_schemas(const SchemaJson& list, const SchemaPlac
 }
 
 std::string SchemaRules::any_type(const SchemaJson& schema, const SchemaJson& types, const SchemaPlace& place) {
-  if (types.empty()) schema_error(place.at("type"), "the list of types is empty");
   std::vector<std::string> names;
   std::vector<std::string> alternatives;
   for (const SchemaJson& type : types) {
-    if (!type.is_string()) schema_error(place.at("type"), "expected names of types");
     const auto name = type.get<std::string>();
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     names.push_back(name);
@@ -263,7 +247,6 @@ std::string SchemaRules::any_type(const SchemaJson& schema, const SchemaJson& ty
 }
 
 std::string SchemaRules::enumeration(const SchemaJson& list, const SchemaPlace& place) {
-  if (!list.is_array() || list.empty()) schema_error(place, "expected a list of at least one value");
   std::vector<std::string> alternatives;
   alternatives.reserve(list.size());
   for (const SchemaJson& constant : list) {
@@ -275,11 +258,10 @@ std::string SchemaRules::enumeration(const SchemaJson& list, const SchemaPlace& 
 }
 
 std::string SchemaRules::sized_string(const SchemaJson& schema, const SchemaPlace& place) {
-  const int min = schema_count(schema, "minLength", 0, place);
-  const int max = schema_count(schema, "maxLength", GrammarBuilder::kUnlimited, place);
+  const int min = schema_count(schema, "minLength", 0);
+  const int max = schema_count(schema, "maxLength", GrammarBuilder::kUnlimited);
   if (min > kMaxRepetitions)
     schema_error(place.at("minLength"), strf("%d is above the limit of %d", min, kMaxRepetitions), true);
-  if (max != GrammarBuilder::kUnlimited && max < min) schema_error(place, "maxLength is below minLength");
   return b_.rule(place.name, GrammarBuilder::sequence(
                                  {"\"\\\"\"", GrammarBuilder::repeat(json_.character(), min, max), "\"\\\"\""}));
 }
@@ -305,10 +287,10 @@ std::optional<std::string> SchemaRules::formatted_string(const std::string& form
 }
 
 std::string SchemaRules::bounded_integer(const SchemaJson& schema, const SchemaPlace& place) {
-  auto min = whole_bound(schema, "minimum", true, place);
-  auto max = whole_bound(schema, "maximum", false, place);
-  const auto above = exclusive_bound(schema, "exclusiveMinimum", "minimum", true, place);
-  const auto below = exclusive_bound(schema, "exclusiveMaximum", "maximum", false, place);
+  auto min = whole_bound(schema, "minimum", true);
+  auto max = whole_bound(schema, "maximum", false);
+  const auto above = exclusive_bound(schema, "exclusiveMinimum", "minimum", true);
+  const auto below = exclusive_bound(schema, "exclusiveMaximum", "maximum", false);
   if (above.has_value()) min = min.has_value() ? std::max(*min, *above) : *above;
   if (below.has_value()) max = max.has_value() ? std::min(*max, *below) : *below;
   if (!min.has_value() && !max.has_value()) return json_.integer();

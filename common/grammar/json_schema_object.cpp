@@ -12,8 +12,6 @@ using ggml::strf;
 
 namespace {
 
-constexpr int kMaxMergeDepth = 32;
-constexpr std::size_t kMergeWork = 50;
 // Of longer keys only the beginning is told apart from additional ones.
 constexpr std::size_t kMaxKeyCharacters = 200;
 
@@ -114,24 +112,19 @@ class SchemaRules::Inside {
 std::string SchemaRules::object(const SchemaJson& schema, const SchemaPlace& place) {
   Properties list;
   std::vector<std::string> required;
-  if (const auto it = schema.find("required"); it != schema.end() && it->is_array()) {
-    for (const SchemaJson& name : *it) {
-      if (!name.is_string()) schema_error(place.at("required"), "expected names of properties");
-      required.push_back(name.get<std::string>());
-    }
-  }
+  if (const SchemaJson* names = schema_keyword(schema, "required"); names != nullptr && names->is_array())
+    required = names->get<std::vector<std::string>>();
   std::sort(required.begin(), required.end());
-  if (const auto it = schema.find("properties"); it != schema.end()) {
+  if (const SchemaJson* properties = schema_keyword(schema, "properties")) {
     const SchemaPlace inner = place.at("properties");
-    if (!it->is_object()) schema_error(inner, "expected an object of schemas");
-    for (const auto& [name, property] : it->items()) {
+    for (const auto& [name, property] : properties->items()) {
       const bool is_required = std::binary_search(required.begin(), required.end(), name);
       (is_required ? list.required : list.optional).push_back({name, &property, inner.at(name).named(name)});
     }
   }
-  static const SchemaJson kAnything = true;
-  if (const auto it = schema.find("additionalProperties"); it != schema.end() && *it != false) {
-    list.additional = it->is_object() ? &*it : &kAnything;
+  if (const SchemaJson* further = schema_keyword(schema, "additionalProperties");
+      further != nullptr && *further != false) {
+    list.additional = further;
     list.additional_place = place.at("additionalProperties").named("additional");
   }
   return object_of(list, place);
@@ -200,80 +193,6 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
   return b_.rule(place.name, GrammarBuilder::sequence({"\"{\"", space, members, "\"}\""}));
 }
 
-/// What the members of an allOf come to.
-struct SchemaRules::Merged {
-  Properties properties;
-  std::vector<std::vector<std::string>> enums;  // the texts of each enum
-  std::vector<std::pair<const SchemaJson*, SchemaPlace>> others;
-  int depth = 0;
-};
-
-void SchemaRules::merge(const SchemaJson& schema, bool is_required, const SchemaPlace& place, Merged& into) {
-  spend(kMergeWork, place);
-  if (++into.depth > kMaxMergeDepth)
-    schema_error(place, strf("allOf leads through more than %d schemas in a row", kMaxMergeDepth), true);
-  if (!schema.is_object()) schema_error(place, "expected a schema");
-  if (const auto it = schema.find("$ref"); it != schema.end()) {
-    const auto [target, pointer] = resolve(*it, place);
-    merge(*target, is_required, {pointer, place.name, place.depth}, into);
-  } else if (const auto list = schema.find("properties"); list != schema.end() && list->is_object()) {
-    const SchemaPlace inner = place.at("properties");
-    for (const auto& [name, property] : list->items()) {
-      const auto same = [&, wanted = &name](const Property& p) { return p.name == *wanted; };
-      auto& required = into.properties.required;
-      auto& optional = into.properties.optional;
-      if (std::any_of(required.begin(), required.end(), same)) continue;
-      if (!is_required && std::any_of(optional.begin(), optional.end(), same)) continue;
-      if (is_required) optional.erase(std::remove_if(optional.begin(), optional.end(), same), optional.end());
-      (is_required ? required : optional).push_back({name, &property, inner.at(name).named(name)});
-    }
-  } else if (const auto values = schema.find("enum"); values != schema.end() && values->is_array()) {
-    std::vector<std::string> texts;
-    for (const SchemaJson& constant : *values) texts.push_back(json_text(constant));
-    into.enums.push_back(std::move(texts));
-  } else if (const auto nested = schema.find("allOf"); nested != schema.end() && nested->is_array()) {
-    for (std::size_t i = 0; i < nested->size(); ++i) merge((*nested)[i], is_required, place.at("allOf").at(i), into);
-  } else if (!schema.empty()) {
-    into.others.emplace_back(&schema, place);
-  }
-  --into.depth;
-}
-
-std::string SchemaRules::all_of(const SchemaJson& list, const SchemaPlace& outer) {
-  const SchemaPlace place = outer.at("allOf");
-  if (!list.is_array() || list.empty()) schema_error(place, "expected a list of schemas");
-  Merged merged;
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const SchemaJson& member_schema = list[i];
-    const SchemaPlace inner = place.at(i).named(std::to_string(i));
-    if (!member_schema.is_object() || !member_schema.contains("anyOf")) {
-      merge(member_schema, true, inner, merged);
-      continue;
-    }
-    const SchemaJson& options = member_schema["anyOf"];
-    if (!options.is_array()) schema_error(inner.at("anyOf"), "expected a list of schemas");
-    for (std::size_t k = 0; k < options.size(); ++k) merge(options[k], false, inner.at("anyOf").at(k), merged);
-  }
-  if (!merged.enums.empty()) {
-    std::vector<std::string> alternatives;
-    for (const std::string& text : merged.enums.front()) {
-      const bool in_all = std::all_of(merged.enums.begin(), merged.enums.end(), [&](const auto& texts) {
-        return std::find(texts.begin(), texts.end(), text) != texts.end();
-      });
-      if (in_all) alternatives.push_back(GrammarBuilder::literal(text));
-    }
-    if (alternatives.empty()) schema_error(place, "the enums have no value in common");
-    return b_.rule(outer.name, GrammarBuilder::any_of(alternatives));
-  }
-  const bool has_properties = !merged.properties.required.empty() || !merged.properties.optional.empty();
-  if (has_properties || merged.others.empty()) return object_of(merged.properties, outer);
-  // Neither objects nor enums: one schema stands for itself, several are put together keyword by keyword.
-  if (merged.others.size() == 1) return value(*merged.others.front().first, merged.others.front().second);
-  SchemaJson all = SchemaJson::object();
-  for (const auto& [schema, where] : merged.others) all.update(*schema);
-  return value(all, outer);
-}
-
 std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place) {
   const std::string space = json_.space();
   const std::string comma = "\",\" " + space;
@@ -289,17 +208,17 @@ std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place
 std::string SchemaRules::array(const SchemaJson& schema, const SchemaPlace& place) {
   const Inside inside(*this);
   for (const char* key : {"prefixItems", "items"}) {
-    if (const auto it = schema.find(key); it != schema.end() && it->is_array()) return tuple(*it, place.at(key));
+    if (const SchemaJson* list = schema_keyword(schema, key); list != nullptr && list->is_array())
+      return tuple(*list, place.at(key));
   }
-  const int min = schema_count(schema, "minItems", 0, place);
-  const int max = schema_count(schema, "maxItems", GrammarBuilder::kUnlimited, place);
+  const int min = schema_count(schema, "minItems", 0);
+  const int max = schema_count(schema, "maxItems", GrammarBuilder::kUnlimited);
   if (min > kMaxRepetitions)
     schema_error(place.at("minItems"), strf("%d is above the limit of %d", min, kMaxRepetitions), true);
-  if (max != GrammarBuilder::kUnlimited && max < min) schema_error(place, "maxItems is below minItems");
   const std::string space = json_.space();
   if (max == 0) return b_.rule(place.name, "\"[\" " + space + " \"]\"");
-  const auto items = schema.find("items");
-  const std::string item = items != schema.end() ? value(*items, place.at("items").named("item")) : json_.value();
+  const SchemaJson* items = schema_keyword(schema, "items");
+  const std::string item = items != nullptr ? value(*items, place.at("items").named("item")) : json_.value();
   // A rule of its own, so that it may be repeated up to the limit of repetitions.
   const std::string next = b_.rule(place.name + "-next", "\",\" " + space + " " + item);
   const int more = max == GrammarBuilder::kUnlimited ? max : max - 1;

@@ -53,6 +53,14 @@ struct SchemaPlace {
 /// Throws Error "json_schema: POINTER: what".
 [[noreturn]] void schema_error(const SchemaPlace& place, const std::string& what, bool is_limit = false);
 
+/// A value as JSON, for a message; only the beginning of a long one.
+[[nodiscard]] std::string schema_text(const SchemaJson& value);
+/// A keyword's value; null when the schema does not have it, or has null for it (but `const`).
+[[nodiscard]] const SchemaJson* schema_keyword(const SchemaJson& schema, const char* key);
+/// Throws Error when a keyword of this one schema has a value that it cannot have, or two contradict each other.
+/// Pre: an object.
+void check_keywords(const SchemaJson& schema, const SchemaPlace& place);
+
 /// One conversion. Every function that takes a schema returns the expression of a value of that schema.
 class SchemaRules {
  public:
@@ -87,7 +95,7 @@ class SchemaRules {
   std::string object_of(const Properties& properties, const SchemaPlace& place);
   std::string member(const Property& property, const SchemaPlace& place);
   std::string additional_member(const Properties& properties, const SchemaPlace& place);
-  std::string all_of(const SchemaJson& list, const SchemaPlace& place);
+  std::string all_of(const SchemaJson& schema, const SchemaPlace& place);
   struct Merged;
   void merge(const SchemaJson& schema, bool is_required, const SchemaPlace& place, Merged& into);
   std::string array(const SchemaJson& schema, const SchemaPlace& place);
@@ -108,7 +116,7 @@ class SchemaRules {
 };
 
 /// A count such as minItems; `fallback` when the keyword is absent.
-[[nodiscard]] int schema_count(const SchemaJson& schema, const char* key, int fallback, const SchemaPlace& place);
+[[nodiscard]] int schema_count(const SchemaJson& schema, const char* key, int fallback);
 
 /// The text of a string that a JSON-schema pattern allows, in its JSON spelling, without the quotes.
 [[nodiscard]] std::string pattern_text(GrammarBuilder& builder, const std::string& pattern, const SchemaPlace& place);

@@ -43,11 +43,11 @@ TEST(JsonSchema, ErrorsNameTheJsonPointer) {
   expect(R"({"items":{"$ref":"#/$defs/none"}})", "json_schema: #/items/$ref: '#/$defs/none' leads nowhere");
   expect(R"({"$ref":"#"})", "json_schema: #/$ref: '#' is not supported");
   expect(R"({"$ref":"https://example.org/x"})", "json_schema: #/$ref:");
-  expect(R"({"$ref":5})", "json_schema: #/$ref: expected a string");
+  expect(R"({"$ref":5})", "json_schema: #/$ref: expected a string, got 5");
   expect(R"({"anyOf":[{"type":"string"},7]})", "json_schema: #/anyOf/1: expected a schema");
   expect(R"({"anyOf":[]})", "json_schema: #/anyOf: expected a list");
   expect(R"({"enum":[]})", "json_schema: #/enum: expected a list");
-  expect(R"({"type":[]})", "json_schema: #/type: the list of types is empty");
+  expect(R"({"type":[]})", "json_schema: #/type: expected a type name or a list of them, got []");
   expect(R"({"type":7})", "json_schema: #/type: expected a type name");
   expect(R"({"type":"string","pattern":"x$"})", "json_schema: #/pattern: pattern \"x$\", offset 0: must begin with ^");
   expect(R"({"type":"string","pattern":"^x\\$"})", "json_schema: #/pattern: pattern");
@@ -56,14 +56,82 @@ TEST(JsonSchema, ErrorsNameTheJsonPointer) {
   expect(R"({"type":"string","pattern":"^a**$"})", "json_schema: #/pattern: pattern");
   expect(R"({"type":"string","pattern":"^\\p{L}$"})", "json_schema: #/pattern: pattern");
   expect(R"({"type":"string","pattern":"^a)b$"})", "json_schema: #/pattern: pattern");
-  expect(R"({"type":"array","minItems":-1})", "json_schema: #/minItems: expected a whole number");
-  expect(R"({"type":"array","minItems":3,"maxItems":2})", "json_schema: #: maxItems is below minItems");
+  expect(R"({"type":"array","minItems":-1})", "json_schema: #/minItems: expected a whole number of 0 or more, got -1");
+  expect(R"({"type":"array","minItems":3,"maxItems":2})", "json_schema: #/maxItems: 2 is below minItems, which is 3");
   expect(R"({"type":"string","minLength":5000})", "json_schema: #/minLength: 5000 is above the limit");
-  expect(R"({"type":"integer","minimum":5,"maximum":4})", "json_schema: #: no whole number");
-  expect(R"({"type":"integer","minimum":"a"})", "json_schema: #/minimum: expected a number");
+  expect(R"({"type":"integer","minimum":5,"maximum":4})", "json_schema: #/maximum: 4 is below minimum, which is 5");
+  expect(R"({"type":"integer","minimum":1.5,"maximum":1.7})", "json_schema: #: no whole number");
+  expect(R"({"type":"integer","minimum":"a"})", "json_schema: #/minimum: expected a number, got \"a\"");
   expect(R"({"allOf":[{"enum":[1]},{"enum":[2]}]})", "json_schema: #/allOf: the enums have no value in common");
   expect(R"(false)", "json_schema: #: the schema false");
   expect(R"({"properties":{"a":false}})", "json_schema: #/properties/a: the schema false");
+}
+
+TEST(JsonSchema, AKeywordOfTheWrongTypeIsAnErrorAtItsPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"additionalProperties":5})", "#/additionalProperties: expected a schema, got 5"},
+      {R"({"prefixItems":5})", "#/prefixItems: expected a list of at least one schema, got 5"},
+      {R"({"prefixItems":[{},3]})", "#/prefixItems/1: expected a schema, got 3"},
+      {R"({"items":"x"})", "#/items: expected a schema or a list of schemas, got \"x\""},
+      {R"({"properties":{"a":{"required":"a"}}})", "#/properties/a/required: expected a list of names, got \"a\""},
+      {R"({"required":[1]})", "#/required: expected a list of names, got [1]"},
+      {R"({"enum":3})", "#/enum: expected a list of at least one value, got 3"},
+      {R"({"type":"number","minimum":"x"})", "#/minimum: expected a number, got \"x\""},
+      {R"({"type":"string","maximum":{}})", "#/maximum: expected a number, got {}"},
+      {R"({"type":"string","minLength":1.5})", "#/minLength: expected a whole number of 0 or more, got 1.5"},
+      {R"({"type":"integer","pattern":5})", "#/pattern: expected a string, got 5"},
+      {R"({"type":"string","format":[]})", "#/format: expected a string, got []"},
+      {R"({"properties":[]})", "#/properties: expected an object of schemas, got []"},
+      {R"({"properties":{"a/b":7}})", "#/properties/a~1b: expected a schema, got 7"},
+      {R"({"$defs":5})", "#/$defs: expected an object of schemas, got 5"},
+      {R"({"$defs":{"x":5}})", "#/$defs/x: expected a schema, got 5"},
+      {R"({"type":"string","not":5})", "#/not: expected a schema, got 5"},
+      {R"({"anyOf":{}})", "#/anyOf: expected a list of at least one schema, got {}"},
+      {R"({"anyOf":[{"type":"string"}],"allOf":3})", "#/allOf: expected a list"},
+      {R"({"type":{"a":1}})", "#/type: expected a type name or a list of them"},
+      {R"({"type":["string",5]})", "#/type: expected a type name or a list of them"},
+      {R"({"uniqueItems":"yes"})", "#/uniqueItems: expected true or false"},
+      {R"({"multipleOf":0})", "#/multipleOf: expected a number above 0"},
+      {R"({"allOf":[{"minimum":"x"}]})", "#/allOf/0/minimum: expected a number"},
+      {R"({"allOf":[{"anyOf":5}]})", "#/allOf/0/anyOf: expected a list"},
+  };
+  for (const auto& [schema, message] : cases)
+    EXPECT_EQ(schema_error_of(json(schema)).rfind("json_schema: " + std::string(message), 0), 0u)
+        << schema << "\n"
+        << schema_error_of(json(schema));
+}
+
+TEST(JsonSchema, ContradictionsAreErrorsAtTheirPlace) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type":"number","minimum":2,"maximum":1})", "#/maximum: 1 is below minimum, which is 2"},
+      {R"({"type":"string","minLength":3,"maxLength":1})", "#/maxLength: 1 is below minLength, which is 3"},
+      {R"({"type":"object","minProperties":3,"maxProperties":1})", "#/maxProperties: 1 is below minProperties"},
+      {R"({"type":"number","exclusiveMinimum":2,"exclusiveMaximum":2})", "#/exclusiveMaximum: no number lies between"},
+      {R"({"allOf":[{"type":"string"},{"type":"integer"}]})",
+       "#/allOf/1/type: no value is both string, as #/allOf/0/type demands, and integer"},
+      {R"({"type":"object","allOf":[{"type":"string"}]})",
+       "#/allOf/0/type: no value is both object, as #/type demands"},
+      {R"({"allOf":[{"properties":{"a":{}}},{"type":["string","null"]}]})", "#/allOf/1/type: no value is both object"},
+      {R"({"allOf":[{"$ref":"#/$defs/a"},{"type":"null"}],"$defs":{"a":{"type":"string"}}})",
+       "#/allOf/1/type: no value is both string, as #/$defs/a/type demands"},
+      {R"({"allOf":[{"type":"integer","minimum":5},{"maximum":3}]})", "#/maximum: 3 is below minimum, which is 5"},
+      {R"({"allOf":[{"type":"string"},false]})", "#/allOf/1: the schema false"},
+  };
+  for (const auto& [schema, message] : cases)
+    EXPECT_EQ(schema_error_of(json(schema)).rfind("json_schema: " + std::string(message), 0), 0u)
+        << schema << "\n"
+        << schema_error_of(json(schema));
+}
+
+TEST(JsonSchema, WhatOlderDraftsAndSloppyClientsWriteIsTaken) {
+  EXPECT_TRUE(fits(R"({"type":"object","properties":{"a":{"type":"string","required":true}},"required":null})", "{}"));
+  EXPECT_TRUE(fits(R"({"type":"string","enum":null,"pattern":null,"minLength":null,"description":null})", "\"x\""));
+  EXPECT_TRUE(fits(R"({"type":"integer","minimum":4,"exclusiveMinimum":false})", "4"));
+  EXPECT_TRUE(fits(R"({"allOf":[{"type":"number"},{"type":"integer"},true]})", "7"));
+  EXPECT_FALSE(fits(R"({"allOf":[{"type":"number"},{"type":"integer"}]})", "7.5"));
+  EXPECT_TRUE(fits(R"({"allOf":[{"type":"integer","minimum":3},{"minimum":5,"maximum":9},{"maximum":20}]})", "9"));
+  for (const char* text : {"4", "10"})
+    EXPECT_FALSE(fits(R"({"allOf":[{"type":"integer","minimum":3},{"minimum":5,"maximum":9},{"maximum":20}]})", text));
 }
 
 TEST(JsonSchema, ReferencesWithoutEndAreRefused) {

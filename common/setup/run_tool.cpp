@@ -55,7 +55,7 @@ int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Sett
   } catch (const std::bad_alloc&) {
     ggml::logf(ggml::LogLevel::error, "out of memory");
   } catch (const std::exception& error) {
-    ggml::logf(ggml::LogLevel::error, "%s", error.what());
+    ggml::logf(ggml::LogLevel::error, "an internal error, please report it: %s", error.what());
   }
   return 1;
 }

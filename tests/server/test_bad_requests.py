@@ -62,10 +62,19 @@ BAD_FIELDS = [
     ({"prompt": None}, "prompt"),
     ({"stream_options": 4}, "stream_options"),
     ({"dry_sequence_breakers": []}, "dry_sequence_breakers"),
+    # Lists have a length that a request may have, or as many entries as the vocabulary.
+    ({"dry_sequence_breakers": [str(i) for i in range(1025)]}, "1025 strings, one request may have 1024"),
+    ({"stop": [str(i) for i in range(1025)]}, "1025 strings"),
+    ({"stop": ["a" * 65537]}, "65537 bytes"),
+    ({"response_fields": ["a"] * 1025}, "1025 strings"),
+    ({"samplers": ["nobody"] * 65}, "65 names"),
+    ({"samplers": "?" * 65}, "65 letters"),
+    ({"logit_bias": [[5, 1.0]] * 1000}, "1000 entries"),
+    ({"logit_bias": {f"{i} ": 1.0 for i in range(1000)}}, "1000 entries"),
 ]
 
 
-@pytest.mark.parametrize("fields,named", BAD_FIELDS, ids=[str(fields) for fields, _ in BAD_FIELDS])
+@pytest.mark.parametrize("fields,named", BAD_FIELDS, ids=[str(fields)[:60] for fields, _ in BAD_FIELDS])
 def test_bad_fields_are_400_and_named(server, fields, named):
     response = server.post("/completion", {**PROMPT, **fields})
     assert response.status_code == 400, response.text
@@ -78,6 +87,33 @@ def test_bad_fields_are_400_and_named(server, fields, named):
 def test_bad_messages_are_400(server, messages):
     response = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2})
     assert response.status_code == 400, response.text
+
+
+@pytest.mark.parametrize("member", ["name", "tool_call_id", "reasoning_content"])
+def test_a_member_of_a_message_that_is_no_text_is_400_and_named(server, member):
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", member: 5}]
+    response = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2})
+    assert response.status_code == 400 and member in response.json()["error"]["message"], response.text
+
+
+def test_a_last_message_full_of_null_is_continued(server):
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y", "reasoning_content": None, "tool_calls": None}]
+    assert server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2}).status_code == 200
+
+
+def test_the_longest_lists_hold_nobody_up(server):
+    started = time.monotonic()
+    fields = {"dry_multiplier": 1.0, "dry_sequence_breakers": [f"breaker {i}" for i in range(1024)],
+              "stop": [f"stop {i}" for i in range(1024)], "logit_bias": [[i, 0.0] for i in range(280)]}
+    assert server.post("/completion", {**PROMPT, **fields}).status_code == 200
+    assert time.monotonic() - started < 5
+
+
+def test_a_syntax_error_is_told_with_its_place_and_in_our_words(server):
+    response = httpx.post(server.url + "/completion", content=b'{"prompt": "x",\n bad: 1}', timeout=60)
+    message = response.json()["error"]["message"]
+    assert "the body is not valid JSON: line 2, column 2 (byte 18 of 25): a key in double quotes was expected, got 'bad'" in message
+    assert "parse_error" not in message and "json.exception" not in message
 
 
 def test_null_means_absent(server):

@@ -87,6 +87,13 @@ BAD_GRAMMARS = [
     ({"json_schema": {"$ref": "#/nowhere"}}, "#/$ref"),
     ({"json_schema": {"pattern": "^(a$"}}, "offset 1"),
     ({"json_schema": "text"}, "json_schema"),
+    ({"json_schema": {"type": "object", "additionalProperties": 5}}, "#/additionalProperties: expected a schema, got 5"),
+    ({"json_schema": {"type": "array", "prefixItems": 5}}, "#/prefixItems"),
+    ({"json_schema": {"type": "object", "properties": {"a": {}}, "required": "a"}}, "#/required"),
+    ({"json_schema": {"properties": {"a": {"enum": 3}}}}, "#/properties/a/enum"),
+    ({"json_schema": {"type": "number", "minimum": "x"}}, "#/minimum"),
+    ({"json_schema": {"allOf": [{"type": "string"}, {"type": "integer"}]}}, "#/allOf/1/type"),
+    ({"json_schema": {"type": "number", "minimum": 2, "maximum": 1}}, "#/maximum"),
 ]
 
 
@@ -98,10 +105,43 @@ def test_what_is_wrong_with_a_grammar_is_400_with_its_place(server, fields, name
     assert error["type"] == "invalid_request_error" and named in error["message"], error["message"]
 
 
+# Forty rules that may each be read in two ways: a text's beginning stands for more readings than may be followed at once.
+AMBIGUOUS = "root ::= r0\n" + "\n".join(f"r{i} ::= r{i + 1} | r{i + 1} r{i + 1}" for i in range(40)) + "\nr40 ::= \"a\""
+CANNOT_BEGIN = [
+    ({"grammar": 'root ::= [^\\x00-\\U0010ffff]'}, "the answer cannot begin"),
+    ({"grammar": 'root ::= "\\x00"'}, "the answer cannot begin"),
+    ({"grammar": AMBIGUOUS}, "too many"),
+    ({"json_schema": {"type": "string", "pattern": "^[^\\u0000-\U0010ffff]$"}}, "no character"),
+]
+
+
+@pytest.mark.parametrize("fields,named", CANNOT_BEGIN, ids=["no character", "nul", "ambiguous", "pattern"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_grammar_that_cannot_begin_is_400_with_the_reason(server, fields, named, stream):
+    response = server.post("/completion", {"prompt": "the", "n_predict": 4, "stream": stream, **fields})
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error" and named in error["message"], error["message"]
+    assert "Field '" + next(iter(fields)) in error["message"]
+
+
+def test_a_grammar_that_dies_later_ends_its_request_with_an_error_of_its_own(server):
+    """Behind the a no token of the vocabulary may follow."""
+    fields = {"prompt": "the", "n_predict": 8, "grammar": 'root ::= "a" "\\x00"'}
+    response = server.post("/completion", fields)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error" and "cannot go on after 1 token: grammar: no token" in error["message"]
+    with httpx.stream("POST", server.url + "/completion", json={**fields, "stream": True}, timeout=60) as stream:
+        events = [json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: {")]
+    assert events[0]["content"] == "a" and events[-1]["error"]["code"] == 400
+    assert complete(server, grammar='root ::= "ok"')["content"] == "ok"
+
+
 def test_a_hopelessly_ambiguous_grammar_costs_only_its_own_request(server):
     grammar = 'root ::= p root "b" | q root "c" | ""\np ::= "a" | "(" "z"* p ")"\nq ::= "a" | "(" "y"* q ")"'
     response = server.post("/completion", {"prompt": "the", "n_predict": 60, "grammar": grammar, "logit_bias": [["a", 50.0]]})
-    assert response.status_code in (200, 500), response.text
+    assert response.status_code in (200, 400), response.text
     assert complete(server, grammar='root ::= "ok"')["content"] == "ok"
 
 

@@ -140,8 +140,14 @@ def test_a_budget_ends_the_thought(tool_server, tool_client):
 
 @pytest.mark.parametrize("fields, where", [
     (dict(tools={}), "tools"),
-    (dict(tools=[{"type": "x"}]), r"tools\[0\]"),
-    (dict(tools=[WEATHER, {"type": "function"}]), r"tools\[1\]"),
+    (dict(tools=[{"type": "x"}]), r"tools\[0\]\.type"),
+    (dict(tools=[WEATHER, {"type": "function"}]), r"tools\[1\]\.function"),
+    (dict(tools=[function("", {}, [])]), r"tools\[0\]\.function\.name"),
+    (dict(tools=[function("a\0b", {}, [])]), r"tools\[0\]\.function\.name"),
+    (dict(tools=[SWITCH, SWITCH]), r"tools\[1\]\.function\.name.*tools\[0\]"),
+    (dict(tools=[{"type": "function", "function": {"name": "f", "parameters": []}}]), r"tools\[0\]\.function\.parameters"),
+    (dict(tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]), r"parameters\.type"),
+    (dict(tools=[function("f", {"x": {"enum": 3}}, [])]), r"tools\[0\]\.function\.parameters.*#/properties/x/enum"),
     (dict(tool_choice="maybe"), "tool_choice"),
     (dict(tool_choice={"type": "function", "function": {"name": "nobody"}}), "nobody"),
     (dict(tools=[], tool_choice="required"), "tool_choice"),

@@ -4,6 +4,7 @@
 
 #include "common/chat/messages.h"
 #include "common/chat/reply_mask.h"
+#include "common/grammar/can_begin.h"
 #include "ggml/log.h"
 
 namespace server {
@@ -190,6 +191,9 @@ void apply_chat_rules(const ChatRules& rules, const common::chat::ChatPrompt& pr
   pattern.make_mask = [limits, &vocab = service.vocab()]() -> std::unique_ptr<llama::TokenMask> {
     return std::make_unique<common::chat::ReplyMask>(limits, vocab);
   };
+  // Once more behind the opening that the template gives the answer.
+  if (limits->grammar != nullptr && !limits->lazy)
+    common::grammar::check_can_begin(*pattern.make_mask(), service.vocab());
 }
 
 }  // namespace server

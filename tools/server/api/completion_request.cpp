@@ -1,5 +1,6 @@
 #include "api/completion_request.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -7,6 +8,7 @@
 #include "api/grammar_fields.h"
 #include "common/setup/setup.h"
 #include "ggml/log.h"
+#include "llama/sampling_ranges.h"
 
 namespace server {
 
@@ -18,7 +20,16 @@ namespace {
 
 constexpr std::size_t kMaxPrompts = 2048;  // of one request: each waits in the queue with a copy of all its settings
 constexpr std::int64_t kIntMax = std::numeric_limits<int>::max();
-constexpr double kFloatMax = std::numeric_limits<float>::max();
+// Lists that a request may be long with: each entry is kept, echoed and looked at for every token.
+constexpr std::size_t kMaxSamplers = 64;
+constexpr std::size_t kMaxStrings = 1024;
+constexpr std::size_t kMaxStopBytes = 64 * 1024;  // of all stop strings together
+
+void check_count(std::string_view name, std::size_t given, std::size_t allowed, const char* what) {
+  if (given <= allowed) return;
+  throw Error(ErrorCode::invalid_argument, strf("Field '%.*s': %zu %s, one request may have %zu",
+                                                static_cast<int>(name.size()), name.data(), given, what, allowed));
+}
 
 void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
   const Json* value = fields.find("samplers");
@@ -28,8 +39,10 @@ void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
   }
   std::vector<std::string> names;
   if (value->is_string()) {
+    check_count("samplers", value->get_ref<const std::string&>().size(), kMaxSamplers, "letters");
     names = common::sampler_names_from_letters(value->get<std::string>());
   } else if (value->is_array()) {
+    check_count("samplers", value->size(), kMaxSamplers, "names");
     for (const Json& name : *value) {
       if (!name.is_string()) bad_field("samplers", "names of samplers", name);
       names.push_back(name.get<std::string>());
@@ -44,6 +57,7 @@ void read_breakers(const Fields& fields, llama::SamplingParams& sampling) {
   const Json* value = fields.find("dry_sequence_breakers");
   if (value == nullptr) return;
   if (!value->is_array() || value->empty()) bad_field("dry_sequence_breakers", "a non-empty array of strings", *value);
+  check_count("dry_sequence_breakers", value->size(), static_cast<std::size_t>(llama::kMaxDryBreakers), "strings");
   sampling.dry_breakers.clear();
   for (const Json& breaker : *value) {
     if (!breaker.is_string()) bad_field("dry_sequence_breakers", "strings", breaker);
@@ -51,33 +65,36 @@ void read_breakers(const Fields& fields, llama::SamplingParams& sampling) {
   }
 }
 
-/// The fields of the samplers that are off unless they are asked for.
-void read_further_samplers(const Fields& fields, llama::SamplingParams& sampling) {
-  fields.read("dynatemp_range", sampling.dynatemp_range, -kFloatMax, kFloatMax);
-  fields.read("dynatemp_exponent", sampling.dynatemp_exponent, -kFloatMax, kFloatMax);
-  fields.read("top_n_sigma", sampling.top_n_sigma, -kFloatMax, kFloatMax);
-  fields.read("tfs_z", sampling.tfs_z, -kFloatMax, kFloatMax);
-  fields.read("xtc_probability", sampling.xtc_probability, -kFloatMax, kFloatMax);
-  fields.read("xtc_threshold", sampling.xtc_threshold, -kFloatMax, kFloatMax);
-  fields.read("dry_multiplier", sampling.dry_multiplier, -kFloatMax, kFloatMax);
-  const float dry_base = sampling.dry_base;
-  fields.read("dry_base", sampling.dry_base, -kFloatMax, kFloatMax);
-  if (sampling.dry_base < 1.0f) sampling.dry_base = dry_base;
-  fields.read("dry_allowed_length", sampling.dry_allowed_length, 0, kIntMax);
-  fields.read("dry_penalty_last_n", sampling.dry_penalty_last_n, -1, kIntMax);
-  read_breakers(fields, sampling);
-  fields.read("mirostat", sampling.mirostat, 0, 2);
-  fields.read("mirostat_tau", sampling.mirostat_tau, -kFloatMax, kFloatMax);
-  fields.read("mirostat_eta", sampling.mirostat_eta, -kFloatMax, kFloatMax);
-  fields.read("adaptive_target", sampling.adaptive_target, -kFloatMax, kFloatMax);
-  fields.read("adaptive_decay", sampling.adaptive_decay, -kFloatMax, kFloatMax);
-  fields.read("adaptive_updt_w_cur", sampling.adaptive_new_p);
+/// All numbers, each in its range of llama/sampling_ranges.h.
+void read_sampling_numbers(const Fields& fields, llama::SamplingParams& sampling) {
+  for (const llama::RealParam& param : llama::real_params()) {
+    const Json* value = fields.find(param.name);
+    if (value == nullptr) continue;
+    if (!value->is_number() || !llama::allows(param, value->get<double>()))
+      bad_field(param.name, llama::range_text(param), *value);
+    // A base below 1 asks for the default.
+    if (param.name == "dry_base" && value->get<double>() < 1) continue;
+    sampling.*param.value = static_cast<float>(value->get<double>());
+  }
+  for (const llama::WholeParam& param : llama::whole_params()) {
+    const Json* value = fields.find(param.name);
+    if (value == nullptr) continue;
+    const double number = value->is_number() ? value->get<double>() : 0.5;
+    // Within what a double holds exactly; 5.0 is a whole number too, as some clients write it.
+    const bool is_whole = std::abs(number) < 9e15 && std::trunc(number) == number;
+    if (!is_whole || !llama::allows(param, static_cast<std::int64_t>(number)))
+      bad_field(param.name, llama::range_text(param), *value);
+    sampling.*param.value = static_cast<int>(number);
+  }
 }
 
 float read_bias(const Json& value) {
   if (value.is_boolean() && !value.get<bool>()) return -std::numeric_limits<float>::infinity();
   if (!value.is_number()) bad_field("logit_bias", "a number, or false for a token that must not appear", value);
-  return static_cast<float>(value.get<double>());
+  if (value.get<double>() > llama::kMaxLogitBias) bad_field("logit_bias", "a number of at most 1e9", value);
+  // Whatever is below all floats bans as -infinity does.
+  constexpr double kLowest = std::numeric_limits<float>::lowest();
+  return static_cast<float>(std::max(value.get<double>(), kLowest));
 }
 
 void add_bias(const Json& key, float bias, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
@@ -96,6 +113,8 @@ void add_bias(const Json& key, float bias, const llama::Vocab& vocab, llama::Sam
 void read_logit_bias(const Fields& fields, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
+  if (value->is_structured())
+    check_count("logit_bias", value->size(), static_cast<std::size_t>(vocab.n_tokens()), "entries");
   if (value->is_array()) {
     for (const Json& pair : *value) {
       if (!pair.is_array() || pair.size() != 2) bad_field("logit_bias", "pairs [token, bias]", pair);
@@ -112,22 +131,14 @@ void read_logit_bias(const Fields& fields, const llama::Vocab& vocab, llama::Sam
 }
 
 void read_sampling(const Fields& fields, const Service& service, llama::SamplingParams& sampling) {
-  fields.read("temperature", sampling.temperature, -kFloatMax, kFloatMax);
-  fields.read("top_k", sampling.top_k, -1, kIntMax);
-  fields.read("top_p", sampling.top_p, 0, kFloatMax);
-  fields.read("min_p", sampling.min_p, 0, kFloatMax);
-  fields.read("typical_p", sampling.typical_p, 0, kFloatMax);
-  fields.read("repeat_last_n", sampling.penalty_last_n, -1, kIntMax);
-  fields.read("repeat_penalty", sampling.repeat_penalty, 0, kFloatMax);
-  fields.read("presence_penalty", sampling.presence_penalty, -kFloatMax, kFloatMax);
-  fields.read("frequency_penalty", sampling.frequency_penalty, -kFloatMax, kFloatMax);
-  fields.read("min_keep", sampling.min_keep, 0, kIntMax);
+  read_sampling_numbers(fields, sampling);
   fields.read("ignore_eos", sampling.ignore_eos);
   if (const auto seed =
           fields.integer("seed", std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max())) {
     sampling.seed = static_cast<std::uint32_t>(*seed);  // -1 becomes the value that means random
   }
-  read_further_samplers(fields, sampling);
+  fields.read("adaptive_updt_w_cur", sampling.adaptive_new_p);
+  read_breakers(fields, sampling);
   read_samplers(fields, sampling);
   read_logit_bias(fields, service.vocab(), sampling);
 }
@@ -138,6 +149,7 @@ std::vector<std::string> read_strings(const Fields& fields, std::string_view nam
   if (value->is_string()) return {value->get<std::string>()};
   std::vector<std::string> strings;
   if (!value->is_array()) bad_field(name, "a string or an array of strings", *value);
+  check_count(name, value->size(), kMaxStrings, "strings");
   for (const Json& item : *value) {
     if (!item.is_string()) bad_field(name, "strings", item);
     strings.push_back(item.get<std::string>());
@@ -253,6 +265,9 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   }
   for (const char* name : {"n_cmpl", "n"}) fields.read(name, pattern.n_completions, 1, service.engine.params().n_slots);
   pattern.stop = read_strings(fields, "stop");
+  std::size_t stop_bytes = 0;
+  for (const std::string& stop : pattern.stop) stop_bytes += stop.size();
+  check_count("stop", stop_bytes, kMaxStopBytes, "bytes in all strings");
   if (pattern.stop.empty()) pattern.stop = service.settings.prompt.reverse_prompts;
   fields.read("id_slot", pattern.slot, -1, service.engine.params().n_slots - 1);
   pattern.cache_prompt = service.settings.server.cache_prompt;

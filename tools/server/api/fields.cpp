@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "common/json/parse_json.h"
 #include "ggml/log.h"
 
 namespace server {
@@ -13,56 +14,16 @@ using ggml::strf;
 
 namespace {
 
-constexpr int kMaxDepth = 512;
-
 std::string shortened(const Json& value) {
   std::string text = dump(value);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
 
-/// Counts brackets outside strings: the JSON library recurses per level, so depth is checked before it sees the text.
-void check_depth(const std::string& text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth) {
-        throw Error(ErrorCode::invalid_argument,
-                    strf("the JSON body is nested deeper than %d levels (at byte %zu)", kMaxDepth, i));
-      }
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
 }  // namespace
 
 Json parse_body(const std::string& text) {
-  check_depth(text);
-  try {
-    return Json::parse(text);
-  } catch (const Json::out_of_range&) {
-    throw Error(ErrorCode::invalid_argument, "the body has a number that is too large", "1e308 is about the limit");
-  } catch (const Json::parse_error& error) {
-    if (error.byte > text.size())
-      throw Error(ErrorCode::invalid_argument,
-                  strf("the body is not valid JSON: it ends too early, after %zu bytes", text.size()),
-                  "send a JSON object, in UTF-8");
-    throw Error(ErrorCode::invalid_argument,
-                strf("the body is not valid JSON: error at byte %zu of %zu", error.byte, text.size()),
-                "send a JSON object, in UTF-8");
-  }
+  return common::parse_json(text, "the body is", "send a JSON object, in UTF-8");
 }
 
 void bad_field(std::string_view name, std::string_view expected, const Json& given) {

@@ -151,7 +151,8 @@ std::string metrics_text(const EngineStatus& status) {
   const Metrics& m = status.metrics;
   std::string out;
   const auto add = [&](const char* kind, const char* name, const char* help, double value) {
-    out += strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %.12g\n", name, help, name, kind, name, value);
+    out +=
+        strf("# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %.12g\n", name, help, name, kind, name, value);
   };
   const auto rate = [](double n, double ms) { return ms > 0 ? 1000.0 * n / ms : 0.0; };
   const auto seconds = [](double ms) { return static_cast<double>(static_cast<std::uint64_t>(ms)) / 1000.0; };

@@ -141,8 +141,12 @@ void Engine::after_token(Slot& slot, const llama::SampledToken& sampled) {
   const llama::Vocab& vocab = context_.model().vocab();
   if (sampled.token == llama::kNoToken) {
     const std::string reason = slot.mask ? slot.mask->failure() : std::string();
-    fail(slot, reason.empty() ? Error(ErrorCode::invalid_argument, "the biases of the request leave no token to choose")
-                              : Error(ErrorCode::internal, "no token can be chosen: " + reason));
+    // What the request asked for has led into a place without a way on: its fault, and nobody else's.
+    const int n = slot.timings.predicted_n;
+    fail(slot,
+         Error(ErrorCode::invalid_argument, reason.empty() ? "the biases of the request leave no token to choose"
+                                                           : ggml::strf("the answer cannot go on after %d token%s: %s",
+                                                                        n, n == 1 ? "" : "s", reason.c_str())));
     return;
   }
   ++slot.timings.predicted_n;

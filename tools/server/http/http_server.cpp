@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 
 #include "api/pieces.h"
 #include "api/utilities.h"
@@ -249,9 +250,12 @@ void HttpServer::route(const char* method, const std::string& path, Handler hand
       (this->*handler)(request, response, current);
     } catch (const Error& error) {
       send(response, to_http(error));
+    } catch (const std::bad_alloc&) {
+      send(response, http_error(500, "server_error", "the server has not enough memory for this request"));
     } catch (const std::exception& error) {
+      // A fault of ours, told in the words of some library: for the log.
       ggml::logf(ggml::LogLevel::error, "%s %s: %s", request.method.c_str(), request.path.c_str(), error.what());
-      send(response, http_error(500, "server_error", error.what()));
+      send(response, http_error(500, "server_error", "an internal error; the log of the server says more"));
     }
   };
   const std::string full = settings_.server.api_prefix + path;

@@ -1,0 +1,77 @@
+// Values of options that are wrong: each is refused with what it should be.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "common/args/args_test_support.h"
+
+namespace common {
+namespace {
+
+using testing::error_of;
+
+TEST(Values, ASamplingNumberOutsideItsRangeIsRefusedWithNameValueAndRange) {
+  const auto message = [](const char* option, const char* value) {
+    return error_of(Tool::cli, {option, value}).message();
+  };
+  EXPECT_EQ(message("--xtc-probability", "5"),
+            "error while handling argument \"--xtc-probability\": expected a number from 0 to 1, got \"5\"");
+  EXPECT_EQ(message("--temp", "3.4e38"),
+            "error while handling argument \"--temp\": expected a number from -1e9 to 1e9, got \"3.4e38\"");
+  EXPECT_EQ(message("--repeat-penalty", "1e-45"),
+            "error while handling argument \"--repeat-penalty\": expected 0 (off) or a number from 1e-6 to 1e9, got "
+            "\"1e-45\"");
+  EXPECT_EQ(message("--mirostat", "7"),
+            "error while handling argument \"--mirostat\": expected a whole number from 0 to 2, got \"7\"");
+  for (const char* value : {"nan", "inf", "-inf", "1e400", "1.1", "-0.1", "x", ""})
+    EXPECT_NE(message("--top-p", value).find("expected a number from 0 to 1"), std::string::npos) << value;
+  for (const auto& [option, value] : {std::pair{"--top-p", "1"},
+                                      {"--top-k", "0"},
+                                      {"--top-k", "-1"},
+                                      {"--min-p", "0"},
+                                      {"--typical", "1.0"},
+                                      {"--repeat-penalty", "0"},
+                                      {"--repeat-last-n", "-1"},
+                                      {"--top-nsigma", "-1"},
+                                      {"--adaptive-target", "-1"},
+                                      {"--xtc-threshold", "1"}})
+    EXPECT_EQ(message(option, value), "") << option << " " << value;
+  EXPECT_EQ(message("-l", "5+1e38"),
+            "error while handling argument \"-l\": expected a bias of at most 1e9, got \"5+1e38\"");
+}
+
+TEST(Values, JsonThatIsNoneIsRefusedWithItsPlaceInOurOwnWords) {
+  const ggml::Error schema = error_of(Tool::cli, {"-j", "{bad"});
+  EXPECT_EQ(
+      schema.message(),
+      "error while handling argument \"-j\": the schema is not valid JSON: line 1, column 2 (byte 2 of 4): a key in "
+      "double quotes was expected, got 'bad'");
+  EXPECT_EQ(schema.hint(), "In a shell, put the whole text in single quotes.");
+  EXPECT_NE(error_of(Tool::server, {"--chat-template-kwargs", "{\"a\": True}"})
+                .message()
+                .find("the value is not valid JSON: line 1, column 7 (byte 7 of 11): 'True' is no JSON value"),
+            std::string::npos);
+  EXPECT_NE(error_of(Tool::server, {"--chat-template-kwargs", "[1]"}).message().find("a JSON object"),
+            std::string::npos);
+  EXPECT_EQ(error_of(Tool::cli, {"-j", "{\"type\": \"object\"}"}).message(), "");
+}
+
+TEST(Values, AFileThatIsNoTextIsCalledWhatItIs) {
+  const std::string path = ::testing::TempDir() + "tandem_args_text";
+  const auto message = [&](const std::string& contents, const char* option) {
+    std::ofstream(path, std::ios::binary) << contents;
+    return error_of(Tool::cli, {option, path}).message();
+  };
+  for (const char* option : {"--chat-template-file", "--grammar-file", "-jf"}) {
+    EXPECT_NE(message("GGUF\x03", option).find("is a GGUF file, not a text"), std::string::npos) << option;
+    EXPECT_NE(message(std::string("{{ a }}\0", 8), option).find("is not a text: byte 8 is 0x00"), std::string::npos);
+    EXPECT_NE(message("{\xFF", option).find("is not a text: byte 2 is 0xFF"), std::string::npos) << option;
+    EXPECT_NE(message(" \n", option).find("is empty"), std::string::npos) << option;
+  }
+  EXPECT_EQ(message("{{ a }}", "--chat-template-file"), "");
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace common

@@ -1,0 +1,164 @@
+// allOf: several schemas that hold at once, put together to one.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "common/grammar/schema_rules.h"
+#include "ggml/log.h"
+
+namespace common::grammar {
+
+using ggml::strf;
+
+namespace {
+
+constexpr int kMaxMergeDepth = 32;
+constexpr std::size_t kMergeWork = 50;
+
+using Names = std::vector<std::string>;
+
+Names type_names(const SchemaJson& type) {
+  return type.is_array() ? type.get<Names>() : Names{type.get<std::string>()};
+}
+
+/// The types of values that both allow; a whole number is a number too.
+Names common_types(const Names& a, const Names& b) {
+  Names both;
+  for (const std::string& left : a) {
+    for (const std::string& right : b) {
+      if (left == right || (left == "integer" && right == "number")) both.push_back(left);
+      if (left == "number" && right == "integer") both.push_back(right);
+    }
+  }
+  return both;
+}
+
+/// Adds the keywords of `schema` to `all`: of bounds the tighter one holds, of names all, of other keywords the last.
+void add_keywords(const SchemaJson& schema, SchemaJson& all) {
+  constexpr std::string_view kLow[] = {"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
+  constexpr std::string_view kHigh[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
+  const auto is_one_of = [](const auto& names, const std::string& key) {
+    return std::find(std::begin(names), std::end(names), key) != std::end(names);
+  };
+  for (const auto& [key, value] : schema.items()) {
+    SchemaJson& known = all[key];
+    const bool both_numbers = known.is_number() && value.is_number();
+    if (both_numbers && is_one_of(kLow, key)) {
+      if (value > known) known = value;
+    } else if (both_numbers && is_one_of(kHigh, key)) {
+      if (value < known) known = value;
+    } else if (key == "type" && !known.is_null() && !value.is_null()) {
+      known = common_types(type_names(known), type_names(value));
+    } else if (key == "required" && known.is_array() && value.is_array()) {
+      known.insert(known.end(), value.begin(), value.end());
+    } else {
+      known = value;
+    }
+  }
+}
+
+}  // namespace
+
+/// What the members of an allOf come to.
+struct SchemaRules::Merged {
+  Properties properties;
+  std::vector<std::vector<std::string>> enums;  // the texts of each enum
+  std::vector<std::pair<const SchemaJson*, SchemaPlace>> others;
+  std::vector<std::pair<Names, SchemaPlace>> types;  // that members demand
+  int depth = 0;
+
+  /// Throws the error for the first type that the ones before it exclude.
+  void check_types() const {
+    if (types.empty()) return;
+    Names allowed = types.front().first;
+    for (const auto& [names, where] : types) {
+      const Names both = common_types(allowed, names);
+      if (both.empty()) {
+        schema_error(where, strf("no value is both %s, as %s demands, and %s", allowed.front().c_str(),
+                                 types.front().second.pointer.c_str(), names.front().c_str()));
+      }
+      allowed = both;
+    }
+  }
+};
+
+void SchemaRules::merge(const SchemaJson& schema, bool is_required, const SchemaPlace& place, Merged& into) {
+  spend(kMergeWork, place);
+  if (++into.depth > kMaxMergeDepth)
+    schema_error(place, strf("allOf leads through more than %d schemas in a row", kMaxMergeDepth), true);
+  if (!schema.is_object()) {
+    if (schema != true) schema_error(place, "the schema false allows no value");
+    --into.depth;
+    return;
+  }
+  check_keywords(schema, place);
+  if (const SchemaJson* type = schema_keyword(schema, "type"); type != nullptr && is_required)
+    into.types.emplace_back(type_names(*type), place.at("type"));
+  if (const SchemaJson* reference = schema_keyword(schema, "$ref")) {
+    const auto [target, pointer] = resolve(*reference, place);
+    merge(*target, is_required, {pointer, place.name, place.depth}, into);
+  } else if (const SchemaJson* list = schema_keyword(schema, "properties")) {
+    if (is_required && schema_keyword(schema, "type") == nullptr)
+      into.types.emplace_back(Names{"object"}, place.at("properties"));
+    const SchemaPlace inner = place.at("properties");
+    for (const auto& [name, property] : list->items()) {
+      const auto same = [&, wanted = &name](const Property& p) { return p.name == *wanted; };
+      auto& required = into.properties.required;
+      auto& optional = into.properties.optional;
+      if (std::any_of(required.begin(), required.end(), same)) continue;
+      if (!is_required && std::any_of(optional.begin(), optional.end(), same)) continue;
+      if (is_required) optional.erase(std::remove_if(optional.begin(), optional.end(), same), optional.end());
+      (is_required ? required : optional).push_back({name, &property, inner.at(name).named(name)});
+    }
+  } else if (const SchemaJson* values = schema_keyword(schema, "enum")) {
+    std::vector<std::string> texts;
+    for (const SchemaJson& constant : *values)
+      texts.push_back(constant.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+    into.enums.push_back(std::move(texts));
+  } else if (const SchemaJson* nested = schema_keyword(schema, "allOf")) {
+    for (std::size_t i = 0; i < nested->size(); ++i) merge((*nested)[i], is_required, place.at("allOf").at(i), into);
+  } else if (!schema.empty()) {
+    into.others.emplace_back(&schema, place);
+  }
+  --into.depth;
+}
+
+std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& outer) {
+  const SchemaPlace place = outer.at("allOf");
+  const SchemaJson& list = whole["allOf"];
+  Merged merged;
+  if (const SchemaJson* type = schema_keyword(whole, "type"); type != nullptr && type->is_string())
+    merged.types.emplace_back(type_names(*type), outer.at("type"));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const SchemaJson& member_schema = list[i];
+    const SchemaPlace inner = place.at(i).named(std::to_string(i));
+    if (!member_schema.is_object() || schema_keyword(member_schema, "anyOf") == nullptr) {
+      merge(member_schema, true, inner, merged);
+      continue;
+    }
+    check_keywords(member_schema, inner);
+    const SchemaJson& options = member_schema["anyOf"];
+    for (std::size_t k = 0; k < options.size(); ++k) merge(options[k], false, inner.at("anyOf").at(k), merged);
+  }
+  merged.check_types();
+  if (!merged.enums.empty()) {
+    std::vector<std::string> alternatives;
+    for (const std::string& text : merged.enums.front()) {
+      const bool in_all = std::all_of(merged.enums.begin(), merged.enums.end(), [&](const auto& texts) {
+        return std::find(texts.begin(), texts.end(), text) != texts.end();
+      });
+      if (in_all) alternatives.push_back(GrammarBuilder::literal(text));
+    }
+    if (alternatives.empty()) schema_error(place, "the enums have no value in common");
+    return b_.rule(outer.name, GrammarBuilder::any_of(alternatives));
+  }
+  const bool has_properties = !merged.properties.required.empty() || !merged.properties.optional.empty();
+  if (has_properties || merged.others.empty()) return object_of(merged.properties, outer);
+  // Neither objects nor enums: one schema stands for itself, several are put together keyword by keyword.
+  if (merged.others.size() == 1) return value(*merged.others.front().first, merged.others.front().second);
+  SchemaJson all = SchemaJson::object();
+  for (const auto& [schema, where] : merged.others) add_keywords(*schema, all);
+  return value(all, outer);
+}
+
+}  // namespace common::grammar

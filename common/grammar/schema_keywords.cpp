@@ -1,0 +1,242 @@
+// What the keywords of a schema may be: also of those that the grammar leaves out, since a mistake in them is one.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "common/grammar/schema_check.h"
+#include "common/grammar/schema_rules.h"
+#include "ggml/log.h"
+
+namespace common::grammar {
+
+using ggml::strf;
+
+namespace {
+
+enum class Kind : std::uint8_t {
+  text,
+  flag,
+  number,
+  number_or_flag,  // draft 4 has exclusive bounds as flags
+  above_zero,
+  count,
+  list,           // of at least one value
+  names_or_flag,  // strings; draft 3 marks a property as required by a flag of its own
+  schema,
+  schema_or_list,
+  schema_list,
+  schema_map,
+  type
+};
+
+struct Keyword {
+  const char* name;
+  Kind kind;
+};
+
+constexpr Keyword kKeywords[] = {
+    {"$ref", Kind::text},
+    {"$schema", Kind::text},
+    {"$defs", Kind::schema_map},
+    {"definitions", Kind::schema_map},
+    {"title", Kind::text},
+    {"description", Kind::text},
+    {"type", Kind::type},
+    {"enum", Kind::list},
+    {"allOf", Kind::schema_list},
+    {"anyOf", Kind::schema_list},
+    {"oneOf", Kind::schema_list},
+    {"not", Kind::schema},
+    {"if", Kind::schema},
+    {"then", Kind::schema},
+    {"else", Kind::schema},
+    {"properties", Kind::schema_map},
+    {"patternProperties", Kind::schema_map},
+    {"additionalProperties", Kind::schema},
+    {"unevaluatedProperties", Kind::schema},
+    {"propertyNames", Kind::schema},
+    {"required", Kind::names_or_flag},
+    {"minProperties", Kind::count},
+    {"maxProperties", Kind::count},
+    {"items", Kind::schema_or_list},
+    {"prefixItems", Kind::schema_list},
+    {"additionalItems", Kind::schema},
+    {"unevaluatedItems", Kind::schema},
+    {"contains", Kind::schema},
+    {"minItems", Kind::count},
+    {"maxItems", Kind::count},
+    {"minContains", Kind::count},
+    {"maxContains", Kind::count},
+    {"uniqueItems", Kind::flag},
+    {"pattern", Kind::text},
+    {"format", Kind::text},
+    {"minLength", Kind::count},
+    {"maxLength", Kind::count},
+    {"minimum", Kind::number},
+    {"maximum", Kind::number},
+    {"exclusiveMinimum", Kind::number_or_flag},
+    {"exclusiveMaximum", Kind::number_or_flag},
+    {"multipleOf", Kind::above_zero},
+};
+
+const char* expectation(Kind kind) {
+  switch (kind) {
+    case Kind::text:
+      return "a string";
+    case Kind::flag:
+      return "true or false";
+    case Kind::number:
+    case Kind::number_or_flag:
+      return "a number";
+    case Kind::above_zero:
+      return "a number above 0";
+    case Kind::count:
+      return "a whole number of 0 or more";
+    case Kind::list:
+      return "a list of at least one value";
+    case Kind::names_or_flag:
+      return "a list of names";
+    case Kind::schema:
+      return "a schema";
+    case Kind::schema_or_list:
+      return "a schema or a list of schemas";
+    case Kind::schema_list:
+      return "a list of at least one schema";
+    case Kind::schema_map:
+      return "an object of schemas";
+    case Kind::type:
+      return "a type name or a list of them";
+  }
+  return "";
+}
+
+bool is_schema(const SchemaJson& value) {
+  return value.is_object() || value.is_boolean();
+}
+
+bool is_count(const SchemaJson& value) {
+  if (!value.is_number()) return false;
+  const auto number = value.get<double>();
+  return number >= 0 && std::floor(number) == number;
+}
+
+bool are_strings(const SchemaJson& value) {
+  return value.is_array() && std::all_of(value.begin(), value.end(), [](const auto& v) { return v.is_string(); });
+}
+
+bool fits(Kind kind, const SchemaJson& value) {
+  switch (kind) {
+    case Kind::text:
+      return value.is_string();
+    case Kind::flag:
+      return value.is_boolean();
+    case Kind::number:
+      return value.is_number();
+    case Kind::number_or_flag:
+      return value.is_number() || value.is_boolean();
+    case Kind::above_zero:
+      return value.is_number() && value.get<double>() > 0;
+    case Kind::count:
+      return is_count(value);
+    case Kind::list:
+    case Kind::schema_list:
+      return value.is_array() && !value.empty();
+    case Kind::names_or_flag:
+      return are_strings(value) || value.is_boolean();
+    case Kind::schema:
+      return is_schema(value);
+    case Kind::schema_or_list:
+      return is_schema(value) || value.is_array();
+    case Kind::schema_map:
+      return value.is_object();
+    case Kind::type:
+      return value.is_string() || (are_strings(value) && !value.empty());
+  }
+  return false;
+}
+
+/// Lists and objects of schemas: the first that is none.
+void check_members(Kind kind, const SchemaJson& value, const SchemaPlace& place) {
+  const auto refuse = [](const SchemaPlace& where, const SchemaJson& got) {
+    schema_error(where, "expected a schema, got " + schema_text(got));
+  };
+  if (value.is_array() && (kind == Kind::schema_list || kind == Kind::schema_or_list)) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      if (!is_schema(value[i])) refuse(place.at(i), value[i]);
+  }
+  if (kind == Kind::schema_map) {
+    for (const auto& [name, member] : value.items())
+      if (!is_schema(member)) refuse(place.at(name), member);
+  }
+}
+
+const std::unordered_map<std::string_view, Kind>& keyword_kinds() {
+  static const std::unordered_map<std::string_view, Kind> kinds = [] {
+    std::unordered_map<std::string_view, Kind> map;
+    for (const Keyword& keyword : kKeywords) map.emplace(keyword.name, keyword.kind);
+    return map;
+  }();
+  return kinds;
+}
+
+void check_order(const SchemaJson& schema, const char* low, const char* high, const SchemaPlace& place) {
+  const SchemaJson* least = schema_keyword(schema, low);
+  const SchemaJson* most = schema_keyword(schema, high);
+  if (least == nullptr || most == nullptr || !least->is_number() || !most->is_number()) return;
+  if (least->get<double>() <= most->get<double>()) return;
+  schema_error(place.at(high),
+               strf("%s is below %s, which is %s", schema_text(*most).c_str(), low, schema_text(*least).c_str()));
+}
+
+/// A bound and an exclusive one between which nothing lies.
+void check_exclusive(const SchemaJson& schema, const char* low, const char* high, const SchemaPlace& place) {
+  const SchemaJson* least = schema_keyword(schema, low);
+  const SchemaJson* most = schema_keyword(schema, high);
+  if (least == nullptr || most == nullptr || !least->is_number() || !most->is_number()) return;
+  if (least->get<double>() < most->get<double>()) return;
+  schema_error(place.at(high), strf("no number lies between %s, which is %s, and %s", low, schema_text(*least).c_str(),
+                                    schema_text(*most).c_str()));
+}
+
+}  // namespace
+
+std::string schema_text(const SchemaJson& value) {
+  constexpr std::size_t kShown = 80;
+  std::string text = value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+  if (text.size() > kShown) text = text.substr(0, kShown - 3) + "...";
+  return text;
+}
+
+const SchemaJson* schema_keyword(const SchemaJson& schema, const char* key) {
+  const auto it = schema.find(key);
+  return it == schema.end() || (it->is_null() && std::string_view(key) != "const") ? nullptr : &*it;
+}
+
+void check_keywords(const SchemaJson& schema, const SchemaPlace& place) {
+  const auto& kinds = keyword_kinds();
+  for (const auto& [name, value] : schema.items()) {
+    if (value.is_null()) continue;  // some clients write null for what they leave out
+    const auto known = kinds.find(name);
+    if (known == kinds.end()) continue;
+    if (!fits(known->second, value)) {
+      schema_error(place.at(name), strf("expected %s, got %s", expectation(known->second), schema_text(value).c_str()));
+    }
+    check_members(known->second, value, place.at(name));
+  }
+  for (const auto& [low, high] : {std::pair{"minLength", "maxLength"},
+                                  {"minItems", "maxItems"},
+                                  {"minProperties", "maxProperties"},
+                                  {"minimum", "maximum"}})
+    check_order(schema, low, high, place);
+  for (const auto& [low, high] : {std::pair{"exclusiveMinimum", "exclusiveMaximum"},
+                                  {"exclusiveMinimum", "maximum"},
+                                  {"minimum", "exclusiveMaximum"}})
+    check_exclusive(schema, low, high, place);
+}
+
+void check_schema_keywords(const nlohmann::ordered_json& schema) {
+  check_keywords(schema, {"#", "schema", 0});
+}
+
+}  // namespace common::grammar
