@@ -112,7 +112,7 @@ def test_the_longest_lists_hold_nobody_up(server):
 def test_a_syntax_error_is_told_with_its_place_and_in_our_words(server):
     response = httpx.post(server.url + "/completion", content=b'{"prompt": "x",\n bad: 1}', timeout=60)
     message = response.json()["error"]["message"]
-    assert "the body is not valid JSON: line 2, column 2 (byte 18 of 25): a key in double quotes was expected, got 'bad'" in message
+    assert "the body is not valid JSON: line 2, column 2 (byte 18 of 24): a key in double quotes was expected, got 'bad'" in message
     assert "parse_error" not in message and "json.exception" not in message
 
 
