@@ -116,7 +116,8 @@ class Grammar(unittest.TestCase):
 
     def test_what_is_wrong_with_it_is_named_with_its_place(self):
         for arguments, place in [(("--grammar", "root ::= (\"a\""), b"line 1, column 10"),
-                                 (("-j", '{"items": {"type": "widget"}}'), b"#/items/type"), (("-j", "{"), b"--json-schema"),
+                                 (("-j", '{"items": {"type": "widget"}}'), b"#/items/type"),
+                                 (("-j", "{"), b'"-j": the schema is not valid JSON: line 1, column 2'),
                                  (("--grammar-file", "not/there"), b"not/there")]:
             done = run("-no-cnv", "-p", "the", "-n", "2", *arguments)
             self.assertEqual(done.returncode, 1)
