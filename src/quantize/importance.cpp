@@ -67,6 +67,7 @@ ImportanceMatrix load_gguf(const std::string& path) {
   for (const TensorInfo& tensor : file.tensors()) {
     if (!tensor.name.ends_with(kSums)) continue;
     const std::string name = tensor.name.substr(0, tensor.name.size() - kSums.size());
+    if (name.empty()) fail(path, ggml::gguf::quoted(tensor.name) + " names no weight");
     const TensorInfo* counts = file.find(name + std::string(kCounts));
     if (counts == nullptr) fail(path, ggml::gguf::quoted(name) + " has sums but no counts");
     if (counts->shape.elements() != tensor.shape.rows())

@@ -54,11 +54,16 @@ class Cursor {
   std::uint64_t at_ = 0;
 };
 
-std::string read_name(Cursor& cursor, const std::string& path, std::int32_t longest) {
+std::string read_text(Cursor& cursor, const std::string& path, std::int32_t longest) {
   const std::int32_t length = cursor.number();
   if (length <= 0 || length > longest) fail(path, strf("a name of %d bytes at byte %llu", length, cursor.at()));
   std::string name(static_cast<std::size_t>(length), '\0');
   cursor.read(name.data(), name.size());
+  return name;
+}
+
+std::string read_name(Cursor& cursor, const std::string& path) {
+  std::string name = read_text(cursor, path, kMaxTensorName);
   if (name.find('\0') != std::string::npos) fail(path, ggml::gguf::quoted(name) + " is no name");
   return name;
 }
@@ -115,12 +120,12 @@ ImportanceMatrix load_legacy_importance(const std::string& path) {
   if (n_entries <= 0) fail(path, strf("%d entries", n_entries));
   ImportanceMatrix out;
   for (std::int32_t i = 0; i < n_entries; ++i) {
-    const std::string name = read_name(cursor, path, kMaxTensorName);
+    const std::string name = read_name(cursor, path);
     if (!out.entries.emplace(name, read_entry(cursor, path, name)).second)
       fail(path, ggml::gguf::quoted(name) + " is there twice");
   }
   if (cursor.left() >= sizeof(std::int32_t)) out.chunks = std::max(0, cursor.number());
-  if (cursor.left() > sizeof(std::int32_t)) out.datasets = {read_name(cursor, path, kMaxTextName)};
+  if (cursor.left() > sizeof(std::int32_t)) out.datasets = {read_text(cursor, path, kMaxTextName)};
   return out;
 }
 
@@ -147,7 +152,8 @@ void ImportanceMatrix::save_legacy(const std::string& path) const {
     append(out, values.data(), values.size() * sizeof(float));
   }
   append_number(out, chunks);
-  append_text(out, datasets.empty() ? std::string("unknown") : datasets.front());
+  const std::string text = datasets.empty() ? std::string() : datasets.front().substr(0, kMaxTextName);
+  append_text(out, text.empty() ? "unknown" : text);  // the format has no empty names
   write_file(path, out);
 }
 

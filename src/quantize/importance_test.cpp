@@ -62,6 +62,20 @@ TEST_F(Importance, LegacyFilesHoldMeansOfMoreRowsThanTheirNumbersDo) {
   EXPECT_FLOAT_EQ(ImportanceMatrix::means(read.entries.at("output.weight"))[0], 3e38F);
 }
 
+TEST_F(Importance, NamesOfTextsNeverMakeALegacyFileUnreadable) {
+  for (const std::string& text : {std::string(), std::string("a\0b", 3), std::string(10000, 'x')}) {
+    matrix_.datasets = {text};
+    matrix_.save_legacy(path());
+    EXPECT_EQ(ImportanceMatrix::load(path()).datasets.front(), text.empty() ? "unknown" : text.substr(0, 4096));
+  }
+}
+
+TEST_F(Importance, SumsOfNoWeightAreRefused) {
+  matrix_.entries[""] = {1, {1}, {1}};
+  matrix_.save_gguf(path());
+  EXPECT_NE(error_of(path()).find("'.in_sum2' names no weight"), std::string::npos);
+}
+
 TEST_F(Importance, CountsThatMakeMeansInfiniteAreRefused) {
   matrix_.entries["output.weight"] = {1, {3e38F}, {1e-3F}};
   matrix_.save_gguf(path());
