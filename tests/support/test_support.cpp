@@ -58,6 +58,13 @@ std::string load_text(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
+void save_bytes(const std::filesystem::path& path, std::span<const std::uint8_t> bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) throw std::runtime_error("cannot write " + path.string());
+}
+
 Npy load_npy(const std::filesystem::path& path) {
   const std::string text = load_text(path);
   if (text.size() < 12 || text.compare(0, 6, "\x93NUMPY") != 0)

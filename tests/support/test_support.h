@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Npy {
 };
 [[nodiscard]] Npy load_npy(const std::filesystem::path& path);
 [[nodiscard]] std::string load_text(const std::filesystem::path& path);
+/// A file of these bytes and no others.
+void save_bytes(const std::filesystem::path& path, std::span<const std::uint8_t> bytes);
 
 /// A folder that is removed with its contents at the end of the scope.
 class TempDir {

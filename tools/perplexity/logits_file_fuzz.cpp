@@ -1,6 +1,5 @@
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 
 #include "ggml/error.h"
@@ -27,8 +26,7 @@ void walk(perplexity::LogitsReader& reader) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const tandem::TempDir folder;  // removed when the process ends
   const std::string path = (folder.path() / "input").string();
-  std::ofstream(path, std::ios::binary | std::ios::trunc)
-      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  tandem::save_bytes(path, {data, size});
   try {
     perplexity::LogitsReader reader(path);
     walk(reader);

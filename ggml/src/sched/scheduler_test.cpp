@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <random>
 
@@ -249,31 +250,47 @@ TEST(Scheduler, RefusesAnOpThatNoDeviceWithItsWeightsCanRun) {
   }
 }
 
+/// The layers compiled, with input and output in pinned memory of `card`.
+class Compiled {
+ public:
+  Compiled(Scheduler& scheduler, Device& card, const Layers& layers)
+      : memory_(card.allocate(2 * kBytes, BufferKind::host_pinned)),
+        ports_{
+            {{{kIn, memory_->data(), kBytes}, kEverywhere}, {{kOut, memory_->data() + kBytes, kBytes}, kEverywhere}}},
+        schedule_(scheduler.cut(layers.graph(), ports_, {})) {
+    (void)scheduler.reserve(*schedule_);
+    program = scheduler.compile(*schedule_, ports_, {});
+  }
+
+ private:
+  static constexpr std::size_t kBytes = sizeof(float) * kWidth * kTokens;
+  std::unique_ptr<Buffer> memory_;
+  std::array<PlacedPort, 2> ports_;
+  std::unique_ptr<Schedule> schedule_;
+
+ public:
+  std::unique_ptr<Program> program;
+};
+
 TEST(Scheduler, AnErrorLeavesAllDevicesIdle) {
   const auto machine = make_machine(2, 5);
   Layers layers(2);
   for (std::size_t w = 0; w < layers.n_weights(); ++w) layers.place(w, *machine[1 + w / Layers::kPerLayer]);
   const auto devices = pointers(machine);
   Scheduler scheduler(devices);
-  const std::size_t bytes = sizeof(float) * kWidth * kTokens;
-  const auto memory = machine[1]->allocate(2 * bytes, BufferKind::host_pinned);
-  const PlacedPort ports[] = {{{kIn, memory->data(), bytes}, kEverywhere},
-                              {{kOut, memory->data() + bytes, bytes}, kEverywhere}};
-  const auto schedule = scheduler.cut(layers.graph(), ports, {});
-  (void)scheduler.reserve(*schedule);
-  const auto program = scheduler.compile(*schedule, ports, {});
+  const Compiled compiled(scheduler, *machine[1], layers);
   int asked = 0;
   const StopToken stop{[](void* n) { return ++*static_cast<int*>(n) > 1; }, &asked};
   const StepCounts counts{.n_tokens = kTokens, .n_outputs = 0, .n_spans = 1};
-  EXPECT_THROW(scheduler.run(*program, counts, stop), Error);
+  EXPECT_THROW(scheduler.run(*compiled.program, counts, stop), Error);
   // More tokens than the program is for.
   EXPECT_THROW(
       {
-        scheduler.run(*program, {.n_tokens = kTokens + 1, .n_outputs = 0, .n_spans = 1}, {});
+        scheduler.run(*compiled.program, {.n_tokens = kTokens + 1, .n_outputs = 0, .n_spans = 1}, {});
         scheduler.synchronise();
       },
       Error);
-  scheduler.run(*program, counts, {});
+  scheduler.run(*compiled.program, counts, {});
   scheduler.synchronise();
 }
 
@@ -286,14 +303,9 @@ TEST(Scheduler, TakesDownWhatRanWhenByTheClock) {
   Trace trace;
   {
     Scheduler scheduler(devices, &trace);
-    const std::size_t bytes = sizeof(float) * kWidth * kTokens;
-    const auto memory = machine[1]->allocate(2 * bytes, BufferKind::host_pinned);
-    const PlacedPort ports[] = {{{kIn, memory->data(), bytes}, kEverywhere},
-                                {{kOut, memory->data() + bytes, bytes}, kEverywhere}};
-    const auto schedule = scheduler.cut(layers.graph(), ports, {});
-    (void)scheduler.reserve(*schedule);
-    const auto program = scheduler.compile(*schedule, ports, {});
-    for (int i = 0; i < 2; ++i) scheduler.run(*program, {.n_tokens = kTokens, .n_outputs = 0, .n_spans = 1}, {});
+    const Compiled compiled(scheduler, *machine[1], layers);
+    for (int i = 0; i < 2; ++i)
+      scheduler.run(*compiled.program, {.n_tokens = kTokens, .n_outputs = 0, .n_spans = 1}, {});
     scheduler.synchronise();
   }  // what was given out is in the trace when the scheduler is gone
   const std::vector<TraceSpan> spans = trace.take();

@@ -64,14 +64,6 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
   return number;
 }
 
-std::optional<double> Fields::number(std::string_view name, double lowest, double highest) const {
-  const Json* value = find(name);
-  if (value == nullptr) return std::nullopt;
-  const bool inside = value->is_number() && value->get<double>() >= lowest && value->get<double>() <= highest;
-  if (!inside) bad_field(name, strf("a number from %g to %g", lowest, highest), *value);
-  return value->get<double>();
-}
-
 std::optional<bool> Fields::boolean(std::string_view name) const {
   const Json* value = find(name);
   if (value == nullptr) return std::nullopt;
@@ -88,10 +80,6 @@ std::optional<std::string> Fields::text(std::string_view name) const {
 
 void Fields::read(std::string_view name, int& target, std::int64_t lowest, std::int64_t highest) const {
   if (const auto value = integer(name, lowest, highest)) target = static_cast<int>(*value);
-}
-
-void Fields::read(std::string_view name, float& target, double lowest, double highest) const {
-  if (const auto value = number(name, lowest, highest)) target = static_cast<float>(*value);
 }
 
 void Fields::read(std::string_view name, bool& target) const {

@@ -20,13 +20,11 @@ class Fields {
   [[nodiscard]] const Json* find(std::string_view name) const;
   [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t lowest,
                                                     std::int64_t highest) const;
-  [[nodiscard]] std::optional<double> number(std::string_view name, double lowest, double highest) const;
   [[nodiscard]] std::optional<bool> boolean(std::string_view name) const;
   [[nodiscard]] std::optional<std::string> text(std::string_view name) const;
 
   // The same, into a variable that keeps its value when the field is absent.
   void read(std::string_view name, int& target, std::int64_t lowest, std::int64_t highest) const;
-  void read(std::string_view name, float& target, double lowest, double highest) const;
   void read(std::string_view name, bool& target) const;
 
   [[nodiscard]] const Json& body() const { return body_; }

@@ -195,9 +195,10 @@ struct Decoder {
   __device__ Scales scales() const { return scale_plane.scales(); }
 };
 
-/// Calls f.template operator()<D>() with the decoder of a kind that is the same for the whole block.
+/// Calls f.template operator()<D>() with the decoder of a kind; on the card the kind is the same for the whole block.
+#pragma nv_exec_check_disable
 template <class F>
-__device__ __forceinline__ void with_decoder(PlaneKind kind, F&& f) {
+__host__ __device__ __forceinline__ void with_decoder(PlaneKind kind, F&& f) {
   switch (kind) {
 #define KIND(bits, form, center)        \
   case PlaneKind::bits_##bits##_##form: \

@@ -179,18 +179,6 @@ __global__ void __launch_bounds__(kDownRows* kWarp) down_sum(const __grid_consta
   if (inside && warp_lane == 0) a.y[static_cast<std::int64_t>(token) * w.n + n] = sum;
 }
 
-/// Calls f.template operator()<D>() with the decoder of a kind.
-template <class F>
-void for_kind(PlaneKind kind, F&& f) {
-  switch (kind) {
-#define KIND(bits, form, center)        \
-  case PlaneKind::bits_##bits##_##form: \
-    return f.template operator()<Decoder<bits, ScaleForm::form, center>>();
-    GGML_CUDA_PLANE_KINDS(KIND)
-#undef KIND
-  }
-}
-
 }  // namespace
 
 int gate_up_counters(const RowCount& rows, std::int64_t width) {
@@ -201,7 +189,7 @@ void launch_gate_up(const GateUpArgs& args, cudaStream_t stream) {
   const int lanes = lanes_per_row(args.gate.w.k), per_block = kVectorThreads / lanes;
   const dim3 grid(static_cast<unsigned>((args.gate.w.n + per_block - 1) / per_block),
                   static_cast<unsigned>(args.gate.rows.capacity));
-  for_kind(args.kind, [&]<class D>() { launch(gate_up<D>, grid, kVectorThreads, 0, stream, args, lanes); });
+  with_decoder(args.kind, [&]<class D>() { launch(gate_up<D>, grid, kVectorThreads, 0, stream, args, lanes); });
 }
 
 bool down_sum_fits(int k, int n_used) {
@@ -213,7 +201,7 @@ void launch_down_sum(const DownSumArgs& args, cudaStream_t stream) {
                   static_cast<unsigned>(args.tokens.capacity));
   const auto bytes = static_cast<std::size_t>(down_sum_bytes(args.down.w.k, args.down.experts.n_used));
   const int lanes = lanes_per_row(args.down.w.k);
-  for_kind(args.kind, [&]<class D>() { launch(down_sum<D>, grid, kDownRows * kWarp, bytes, stream, args, lanes); });
+  with_decoder(args.kind, [&]<class D>() { launch(down_sum<D>, grid, kDownRows * kWarp, bytes, stream, args, lanes); });
 }
 
 }  // namespace ggml::cuda
