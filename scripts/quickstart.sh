@@ -32,7 +32,7 @@ cat <<TXT
 
 The server answers on http://127.0.0.1:$port (Ctrl-C ends it). Try, in another terminal:
 
-  curl http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages":[{"role":"user","content":"What is the capital of France? Answer in one sentence."}],"max_tokens":64}'
+  curl http://127.0.0.1:$port/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages":[{"role":"user","content":"What is the capital of France? Answer in one sentence."}],"max_tokens":64,"temperature":0}'
 
 TXT
 wait "$server"
