@@ -10,6 +10,7 @@
 #include "cuda/check.h"
 #include "cuda/kernels/prompt_attention.h"
 #include "cuda/kernels/selection.h"
+#include "cuda/ops/heads.h"
 #include "cuda/ops/plane_kinds.h"
 #include "cuda/ops/projection.h"
 
@@ -163,30 +164,27 @@ void bench_router(int k, int n, int rows) {
               2e-12 * k * static_cast<double>(n) * rows / t);
 }
 
+/// Query heads over key heads; v_of_k > 0: values are the first so many elements of the keys.
 struct Heads {
   int n, n_kv, dim;
+  int v_of_k = 0;
 };
 
-void bench_attention(DType type, const Heads& heads, int rows, int depth) {
-  const KvLayout kv{type, type, heads.n_kv, heads.dim, heads.dim};
+/// One sequence of rows behind `depth` cells.
+void bench_attention(DType type, const Heads& heads, int rows, int depth, bool for_prompts = true) {
+  AttentionParams p;
+  p.kv = {type, type, heads.n_kv, heads.dim, heads.v_of_k > 0 ? 0 : heads.dim};
+  p.v_of_k = heads.v_of_k;
   const int blocks = (depth + rows + kKvBlockTokens - 1) / kKvBlockTokens;
-  const Random<std::uint8_t> pool(kv.block_bytes() * static_cast<std::size_t>(blocks));
+  const Random<std::uint8_t> pool(p.kv.block_bytes() * static_cast<std::size_t>(blocks));
   std::vector<std::int32_t> table;
   for (int i = 0; i < blocks; ++i) table.push_back(i);
   const Random<std::int32_t> device_table(table), spans(std::vector<std::int32_t>{0, rows, depth, 0, 0, -1, -1, -1}),
       n_spans(std::vector<std::int32_t>{1});
-  const std::size_t cells = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads.n * heads.dim);
-  const Random<float> q(cells), y(cells);
   AttentionArgs a;
-  a.kv.k_type = a.kv.v_type = type;
-  a.kv.n_head_kv = heads.n_kv;
-  a.kv.dk = a.kv.dv = heads.dim;
-  a.kv.block_bytes = static_cast<std::int64_t>(kv.block_bytes());
-  a.kv.k_scales = static_cast<std::int64_t>(kv.k_scales());
-  a.kv.v_values = static_cast<std::int64_t>(kv.v_values());
-  a.kv.v_scales = static_cast<std::int64_t>(kv.v_scales());
-  a.kv.k_head = a.kv.v_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(type, heads.dim));
-  a.kv.k_head_scales = a.kv.v_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(type, heads.dim));
+  a.kv = planes_read(p);
+  const std::size_t vectors = static_cast<std::size_t>(rows) * static_cast<std::size_t>(heads.n);
+  const Random<float> q(vectors * static_cast<std::size_t>(a.kv.dk)), y(vectors * static_cast<std::size_t>(a.kv.dv));
   a.in = {pool.get(), reinterpret_cast<const AttnSpan*>(spans.get()), device_table.get(), n_spans.get()};
   a.q = q.get();
   a.y = y.get();
@@ -195,15 +193,38 @@ void bench_attention(DType type, const Heads& heads, int rows, int depth) {
   a.tokens = fixed_rows(rows);
   int multiprocessors = 0;
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
-  a.n_splits = prompt_attention_splits(rows, heads.n, heads.n_kv, multiprocessors);
-  const Random<float> partial(cells / static_cast<std::size_t>(heads.dim) *
-                              static_cast<std::size_t>((heads.dim + 2) * a.n_splits));
+  const int group = heads.n / heads.n_kv;
+  a.n_splits = for_prompts ? prompt_attention_splits(rows, heads.n, heads.n_kv, multiprocessors)
+                           : few_rows_attention_splits(a.kv, rows, group, multiprocessors);
+  const Random<float> partial(vectors * static_cast<std::size_t>((a.kv.dv + 2) * a.n_splits));
+  const Random<std::int32_t> arrived(
+      std::vector<std::int32_t>(static_cast<std::size_t>(few_rows_attention_counters(a.kv, rows, group)), 0));
   a.partial = partial.get();
-  const double t = time_of([&](cudaStream_t stream) { launch_prompt_attention(a, 1, stream); });
+  a.arrived = arrived.get();
+  const double t = time_of([&](cudaStream_t stream) {
+    for_prompts ? launch_prompt_attention(a, 1, stream) : launch_few_rows_attention(a, stream);
+  });
   const double seen = rows * (depth + 0.5 * (rows + 1));
-  std::printf("attention %-4s %d/%d heads of %d, %5d rows at %5d, %2d splits: %8.1f us %7.1f TFLOP/s\n",
+  const double bytes = static_cast<double>(p.kv.block_bytes()) / kKvBlockTokens * (depth + rows);
+  std::printf("attention %-6s %d/%d heads of %d, %5d rows at %5d, %2d splits: %8.1f us %7.1f TFLOP/s %6.0f GB/s\n",
               type_info(type).id.data(), heads.n, heads.n_kv, heads.dim, rows, depth, a.n_splits, 1e6 * t,
-              4e-12 * heads.n * heads.dim * seen / t);
+              2e-12 * heads.n * (a.kv.dk + a.kv.dv) * seen / t, 1e-9 * bytes / t);
+}
+
+/// Every type of cache in a prompt and for single tokens, and latents.
+void run_cache_types() {
+  const Heads qwen{32, 4, 128}, latents{16, 1, 576, 512};
+  for (int i = 0; i < kTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
+    if (!type_info(type).kv_capable) continue;
+    if (type != DType::f32) bench_attention(type, qwen, 512, 1536);
+    bench_attention(type, qwen, 1, 8192, false);
+  }
+  bench_attention(DType::f32, qwen, 512, 1536, false);
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    bench_attention(type, latents, 1, 8192, false);
+    bench_attention(type, latents, 512, 1536, false);
+  }
 }
 
 void run() {
@@ -224,8 +245,7 @@ void run() {
   bench_attention(DType::f16, {32, 8, 128}, 2048, 2048);
   bench_attention(DType::f16, qwen, 64, 4096);
   bench_attention(DType::f16, {8, 4, 256}, 512, 1536);
-  bench_attention(DType::q8_0, qwen, 512, 1536);
-  bench_attention(DType::bf16, qwen, 512, 1536);
+  run_cache_types();
 }
 
 }  // namespace

@@ -57,7 +57,10 @@ void encode_weights(DType type, const Shape& shape, const std::vector<float>& va
 }  // namespace
 
 const Weight& TestBed::weight(DType type, const Shape& shape, float scale) {
-  const std::vector<float> values = normal(shape.elements(), scale);
+  return weight_of(type, shape, normal(shape.elements(), scale));
+}
+
+const Weight& TestBed::weight_of(DType type, const Shape& shape, const std::vector<float>& values) {
   std::vector<std::byte>& data = storage_.emplace_back(tensor_bytes(type, shape));
   encode_weights(type, shape, values, data);
   Weight& w = weights_.emplace_back();

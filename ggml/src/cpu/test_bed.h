@@ -41,6 +41,8 @@ class TestBed {
 
   /// A weight with normally distributed values of deviation `scale`, encoded in `type`.
   const Weight& weight(DType type, const Shape& shape, float scale);
+  /// A weight with these values, encoded in `type`.
+  const Weight& weight_of(DType type, const Shape& shape, const std::vector<float>& values);
   TensorId weight_id(DType type, const Shape& shape, float scale) {
     return builder_.weight(weight(type, shape, scale));
   }

@@ -36,7 +36,7 @@ std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_bl
   for (int b = 0; b < n_blocks; ++b) {
     std::byte* block = bytes + static_cast<std::size_t>(b) * kv.block_bytes();
     fill(block + kv.k_values(), block + kv.k_scales(), kv.k_type, kv.dk);
-    fill(block + kv.v_values(), block + kv.v_scales(), kv.v_type, kv.dv);
+    if (kv.dv > 0) fill(block + kv.v_values(), block + kv.v_scales(), kv.v_type, kv.dv);
   }
   return words;
 }
@@ -80,6 +80,15 @@ std::vector<AttentionCase> attention_cases() {
           {std::string(type_info(k).id) + "_and_" + std::string(type_info(v).id), k, v, 16, 2, 128, 64, nullptr});
     }
   }
+  for (const DType type :
+       {DType::q8_kv, DType::q6_0, DType::q5_1, DType::q5_0, DType::q4_1, DType::q4_0, DType::iq4_nl}) {
+    const std::string name(type_info(type).id);
+    all.push_back({name, type, type, 8, 2, 128, 128, nullptr});
+    all.push_back({name + "_keys", type, DType::f16, 4, 4, 64, 96, nullptr});
+    all.push_back({name + "_values", DType::q8_0, type, 4, 1, 256, 32, nullptr});
+  }
+  for (const DType type : {DType::f16, DType::f32, DType::q8_0, DType::q5_1})
+    all.push_back({"heads_of_576_" + std::string(type_info(type).id), type, type, 16, 1, 576, 512, nullptr});
   const auto f16 = [&](const char* name, int n_head, int n_head_kv, int dk, int dv,
                        std::function<void(AttentionParams&)> change = nullptr) {
     all.push_back({name, DType::f16, DType::f16, n_head, n_head_kv, dk, dv, std::move(change)});
@@ -140,6 +149,38 @@ TEST_P(FewRowsAttention, MatchesTheReference) {
     EXPECT_TRUE(
         std::equal(got.values.at("y").begin(), got.values.at("y").begin() + width * rows, again.values.at("y").begin()))
         << what << ": another run gave other bytes";
+  }
+}
+
+/// A cache of latents: no plane of values.
+TEST(LatentAttention, ReadsValuesOutOfTheKeys) {
+  struct Case {
+    DType type;
+    int n_head, dk, dv;
+  };
+  for (const Case& form : {Case{DType::f16, 16, 576, 512}, Case{DType::q8_0, 5, 576, 512}, Case{DType::bf16, 4, 96, 64},
+                           Case{DType::q4_0, 4, 96, 64}, Case{DType::f16, 3, 36, 20}}) {
+    AttentionParams p;
+    p.kv = {.k_type = form.type, .v_type = form.type, .n_head_kv = 1, .dk = form.dk, .dv = 0};
+    p.n_head = form.n_head;
+    p.scale = 1.0f / std::sqrt(static_cast<float>(form.dk));
+    p.v_of_k = form.dv;
+    for (const std::vector<SpanCase>& step :
+         std::vector<std::vector<SpanCase>>{{{1, 700}}, {{1, 3}, {7, 100}}, {{40, 90}}}) {
+      int rows = 0, bucket = 1;
+      for (const SpanCase& s : step) rows += s.n_rows;
+      while (bucket < rows) bucket *= 2;
+      TestBed bed(bucket, 1, 17);
+      const Cache cache = make_cache(bed, p.kv, step);
+      const TensorId q = bed.random_input("q", Shape(form.dk, form.n_head, bucket), Rows::tokens);
+      const TensorId src[] = {q, cache.pool, cache.spans, cache.table};
+      bed.output(bed.graph().add(Op::attn_dense, p, src, {}, "y").front(), "y");
+      const StepCounts counts{rows, 0, cache.n_spans};
+      const Outcome want = bed.run_reference(counts), got = bed.run_cpu(counts, {});
+      const std::int64_t width = std::int64_t{form.dv} * form.n_head;
+      expect_close(got.values.at("y"), want.values.at("y"), width, width * rows, {.row = 1e-5},
+                   std::string(type_info(form.type).id) + ", " + std::to_string(rows) + " rows");
+    }
   }
 }
 

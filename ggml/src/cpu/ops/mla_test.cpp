@@ -69,19 +69,7 @@ TEST_P(MlaForm, MatchesItsDecompositionInDoublePrecision) {
     for (std::int64_t l = 0; l < form.kv_rank; ++l)
       for (std::int64_t n = 0; n < form.nope; ++n)
         absorbing.push_back(up_values[(head * p.k_up_rows + n) * form.kv_rank + l]);
-  Weight k_b;
-  k_b.name = "k_b";
-  k_b.type = form.weights;
-  k_b.shape = Shape(form.nope, form.kv_rank, form.n_head);
-  std::vector<std::byte> k_b_bytes(tensor_bytes(k_b.type, k_b.shape));
-  for (std::int64_t row = 0; row < k_b.shape.rows(); ++row)
-    quantise_row(
-        k_b.type,
-        std::span(absorbing).subspan(static_cast<std::size_t>(row * form.nope), static_cast<std::size_t>(form.nope)),
-        {}, k_b_bytes.data() + static_cast<std::size_t>(row) * row_bytes(k_b.type, form.nope));
-  Placement placement;
-  placement.data = k_b_bytes.data();
-  k_b.placements.push_back(placement);
+  const Weight& k_b = bed.weight_of(form.weights, Shape(form.nope, form.kv_rank, form.n_head), absorbing);
 
   int rows = 0;
   std::vector<std::int32_t> table, spans;

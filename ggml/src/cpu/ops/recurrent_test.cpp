@@ -79,14 +79,9 @@ TEST(DeltaNet, MatchesItsDecompositionAndKeepsTheSameState) {
     const TensorId state = bed.state("state", words(bed.normal(p.state.slot_floats * kSlots, 0.3f)));
     const TensorId spans = bed.input("spans", Shape(8, 6), Rows::fixed, kSpans);
     // Decays are negative: a sum that shrinks.
-    Weight a;
-    a.name = "a";
-    a.shape = Shape(kValues);
     std::vector<float> decay = bed.normal(kValues, 1.0f);
     for (float& v : decay) v = -std::fabs(v);
-    Placement placement;
-    placement.data = reinterpret_cast<const std::byte*>(decay.data());
-    a.placements.push_back(placement);
+    const Weight& a = bed.weight_of(DType::f32, Shape(kValues), decay);
     const Slot slot{
         .weight = bed.graph().weight(a), .bias = bed.weight_id(DType::f32, Shape(kValues), 1.0f), .scale = {}};
     bed.output(bed.graph().delta_net({qkv, beta, alpha}, {state, spans}, slot, p, "y"), "y");

@@ -3,19 +3,20 @@
 #include "cuda/kernels/kv_access.cuh"
 #include "cuda/kernels/launch.cuh"
 
-// Attention for any shape: a block of 128 threads takes one row, one key head with all query heads that share it, and
+// Attention for any shape: a block of 128 threads takes one row, up to eight query heads that share a key head, and
 // every n_splits-th KV block; scores of a KV block, their running maximum and sum (arXiv:2205.14135), weighted values.
-// A second kernel joins the splits. Keys are read a token per thread, values a column per thread.
+// A second kernel joins the splits. Keys are read a token per thread, values a column per thread: the slow way, for
+// heads whose sizes the other kernels do not take.
 namespace ggml::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kMostHeads = 8;  // of a block
 
 /// A warp per (token, head): keys, then values.
 __global__ void __launch_bounds__(kThreads) kv_append(const __grid_constant__ AppendArgs a) {
   begin_kernel();
   const int item = static_cast<int>(blockIdx.x) * (kThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int row = item / a.kv.n_head_kv, head = item % a.kv.n_head_kv;
   if (row >= live(a.tokens)) return;
   const RowPlace place = place_of(a.in, row);
@@ -24,56 +25,60 @@ __global__ void __launch_bounds__(kThreads) kv_append(const __grid_constant__ Ap
   if (block == nullptr) return;
   const int token = place.cell % kTokens;
   const float* k = a.k + (static_cast<std::int64_t>(row) * a.kv.n_head_kv + head) * a.kv.dk;
-  for (int i = lane; i < a.kv.dk; i += kWarp) {
-    store_value(a.kv.k_type, a.kv.dk, k, block + head * a.kv.k_head, block + a.kv.k_scales + head * a.kv.k_head_scales,
-                token, i);
-  }
+  store_row(a.kv.k, k, a.kv.dk, block + head * a.kv.k_head, block + a.kv.k_scales + head * a.kv.k_head_scales, token);
+  if (a.kv.dv == 0) return;
   const float* v = a.v + (static_cast<std::int64_t>(row) * a.kv.n_head_kv + head) * a.kv.dv;
-  for (int i = lane; i < a.kv.dv; i += kWarp) {
-    store_value(a.kv.v_type, a.kv.dv, v, block + a.kv.v_values + head * a.kv.v_head,
-                block + a.kv.v_scales + head * a.kv.v_head_scales, token, i);
-  }
+  store_row(a.kv.v, v, a.kv.dv, block + a.kv.v_values + head * a.kv.v_head,
+            block + a.kv.v_scales + head * a.kv.v_head_scales, token);
 }
 
-/// Shared memory of the attention kernel, in floats: queries, scores, values of the group, maxima and sums.
-struct Shared {
-  float* q;       // [group][dk]
-  float* scores;  // [group][64]
-  float* acc;     // [group][dv]
-  float* top;     // [group]
-  float* sum;     // [group]
-  float* factor;  // [group]
+/// The heads of a block.
+struct Heads {
+  int kv, first, n;  // key head; query heads
 };
-__host__ __device__ constexpr int shared_floats(int group, int dk, int dv) {
-  return group * (dk + kTokens + dv + 3);
+__host__ __device__ constexpr int packs_of(int group) {
+  return (group + kMostHeads - 1) / kMostHeads;
 }
 
-/// Scores of the block's 64 tokens for each head of the group. Two threads share a token: even and odd heads.
-__device__ void score_block(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, int head_kv, int group,
+/// Shared memory of the attention kernel, in floats: queries, scores, values of the heads, maxima and sums.
+struct Shared {
+  float* q;       // [heads][dk]
+  float* scores;  // [heads][64]
+  float* acc;     // [heads][dv]
+  float* top;     // [heads]
+  float* sum;     // [heads]
+  float* factor;  // [heads]
+};
+__host__ __device__ constexpr int shared_floats(int heads, int dk, int dv) {
+  return heads * (dk + kTokens + dv + 3);
+}
+
+/// Scores of the block's 64 tokens for each head. Two threads share a token: even and odd heads.
+__device__ void score_block(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, const Heads& heads,
                             int query, int first_cell, int end_cell) {
   const int token = static_cast<int>(threadIdx.x) % kTokens, half = static_cast<int>(threadIdx.x) / kTokens;
   const int cell = first_cell + token;
-  const std::uint8_t* values = block + head_kv * a.kv.k_head;
-  const std::uint8_t* scales = block + a.kv.k_scales + head_kv * a.kv.k_head_scales;
+  const std::uint8_t* values = block + heads.kv * a.kv.k_head;
+  const std::uint8_t* scales = block + a.kv.k_scales + heads.kv * a.kv.k_head_scales;
   const bool seen = cell < end_cell && visible(a, query, cell);
-  for (int g = half; g < group; g += 2) {
+  for (int g = half; g < heads.n; g += 2) {
     float s = -INFINITY;
     if (seen) {
       s = 0;
       const float* q = m.q + g * a.kv.dk;
-      for (int i = 0; i < a.kv.dk; ++i) s += q[i] * load_value(a.kv.k_type, a.kv.dk, values, scales, token, i);
+      for (int i = 0; i < a.kv.dk; ++i) s += q[i] * load_one(a.kv.k, values, scales, token, i);
       s *= a.scale;
       if (a.softcap > 0) s = a.softcap * tanhf(s / a.softcap);
-      if (a.max_alibi_bias > 0) s -= alibi_slope(a, head_kv * group + g) * static_cast<float>(abs(query - cell));
+      if (a.max_alibi_bias > 0) s -= alibi_slope(a, heads.first + g) * static_cast<float>(abs(query - cell));
     }
     m.scores[g * kTokens + token] = s;
   }
 }
 
 /// A warp per head: new maximum, weights in place of the scores, the factor for what was summed before.
-__device__ void weigh_block(const Shared& m, int group) {
+__device__ void weigh_block(const Shared& m, int n_heads) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int g = warp; g < group; g += kThreads / kWarp) {
+  for (int g = warp; g < n_heads; g += kThreads / kWarp) {
     float* s = m.scores + g * kTokens;
     const float top = fmaxf(m.top[g], warp_max(fmaxf(s[lane], s[lane + kWarp])));
     const float p0 = top == -INFINITY ? 0.0f : expf(s[lane] - top),
@@ -92,23 +97,23 @@ __device__ void weigh_block(const Shared& m, int group) {
   }
 }
 
-__device__ void add_values(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, int head_kv, int group,
+__device__ void add_values(const AttentionArgs& a, const Shared& m, const std::uint8_t* block, const Heads& heads,
                            int n) {
-  const std::uint8_t* values = block + a.kv.v_values + head_kv * a.kv.v_head;
-  const std::uint8_t* scales = block + a.kv.v_scales + head_kv * a.kv.v_head_scales;
+  const std::uint8_t* values = block + a.kv.v_values + heads.kv * a.kv.v_head;
+  const std::uint8_t* scales = block + a.kv.v_scales + heads.kv * a.kv.v_head_scales;
   for (int i = static_cast<int>(threadIdx.x); i < a.kv.dv; i += kThreads) {
-    for (int g = 0; g < group; ++g) m.acc[g * a.kv.dv + i] *= m.factor[g];
+    for (int g = 0; g < heads.n; ++g) m.acc[g * a.kv.dv + i] *= m.factor[g];
     for (int token = 0; token < n; ++token) {
-      const float v = load_value(a.kv.v_type, a.kv.dv, values, scales, token, i);
-      for (int g = 0; g < group; ++g) m.acc[g * a.kv.dv + i] += m.scores[g * kTokens + token] * v;
+      const float v = load_one(a.kv.v, values, scales, token, i);
+      for (int g = 0; g < heads.n; ++g) m.acc[g * a.kv.dv + i] += m.scores[g * kTokens + token] * v;
     }
   }
 }
 
 /// Puts out what a split found, or the result where there is one split.
-__device__ void leave(const AttentionArgs& a, const Shared& m, int row, int head_kv, int group, int split) {
-  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dv; i += kThreads) {
-    const int g = i / a.kv.dv, d = i % a.kv.dv, head = head_kv * group + g;
+__device__ void leave(const AttentionArgs& a, const Shared& m, int row, const Heads& heads, int split) {
+  for (int i = static_cast<int>(threadIdx.x); i < heads.n * a.kv.dv; i += kThreads) {
+    const int g = i / a.kv.dv, d = i % a.kv.dv, head = heads.first + g;
     if (a.n_splits > 1) {
       float* p = a.partial + ((static_cast<std::int64_t>(row) * a.n_head + head) * a.n_splits + split) * (a.kv.dv + 2);
       p[2 + d] = m.acc[i];
@@ -131,23 +136,24 @@ __device__ void leave(const AttentionArgs& a, const Shared& m, int row, int head
 __global__ void __launch_bounds__(kThreads) attention(const __grid_constant__ AttentionArgs a) {
   extern __shared__ float memory[];
   begin_kernel();
-  const int row = static_cast<int>(blockIdx.x), head_kv = static_cast<int>(blockIdx.y),
-            split = static_cast<int>(blockIdx.z);
+  const int row = static_cast<int>(blockIdx.x), split = static_cast<int>(blockIdx.z);
   if (row >= live(a.tokens)) return;
   const RowPlace place = place_of(a.in, row);
   if (place.span < 0) return;
-  const int group = a.n_head / a.kv.n_head_kv;
+  const int group = a.n_head / a.kv.n_head_kv, packs = packs_of(group);
+  const int head_kv = static_cast<int>(blockIdx.y) / packs, skipped = static_cast<int>(blockIdx.y) % packs * kMostHeads;
+  const Heads heads{head_kv, head_kv * group + skipped, min(group - skipped, kMostHeads)};
   Shared m{};
   m.q = memory;
-  m.scores = m.q + group * a.kv.dk;
-  m.acc = m.scores + group * kTokens;
-  m.top = m.acc + group * a.kv.dv;
-  m.sum = m.top + group;
-  m.factor = m.sum + group;
-  const float* q = a.q + (static_cast<std::int64_t>(row) * a.n_head + head_kv * group) * a.kv.dk;
-  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dk; i += kThreads) m.q[i] = q[i];
-  for (int i = static_cast<int>(threadIdx.x); i < group * a.kv.dv; i += kThreads) m.acc[i] = 0.0f;
-  for (int g = static_cast<int>(threadIdx.x); g < group; g += kThreads) {
+  m.scores = m.q + heads.n * a.kv.dk;
+  m.acc = m.scores + heads.n * kTokens;
+  m.top = m.acc + heads.n * a.kv.dv;
+  m.sum = m.top + heads.n;
+  m.factor = m.sum + heads.n;
+  const float* q = a.q + (static_cast<std::int64_t>(row) * a.n_head + heads.first) * a.kv.dk;
+  for (int i = static_cast<int>(threadIdx.x); i < heads.n * a.kv.dk; i += kThreads) m.q[i] = q[i];
+  for (int i = static_cast<int>(threadIdx.x); i < heads.n * a.kv.dv; i += kThreads) m.acc[i] = 0.0f;
+  for (int g = static_cast<int>(threadIdx.x); g < heads.n; g += kThreads) {
     m.top[g] = -INFINITY;
     m.sum[g] = 0.0f;
   }
@@ -158,14 +164,14 @@ __global__ void __launch_bounds__(kThreads) attention(const __grid_constant__ At
   for (int b = first_visible(a, place.cell) / kTokens + split; b < end_block; b += a.n_splits) {
     const std::uint8_t* block = block_of(a.in, span, b, a.kv.block_bytes);
     if (block == nullptr) continue;
-    score_block(a, m, block, head_kv, group, place.cell, b * kTokens, end_cell);
+    score_block(a, m, block, heads, place.cell, b * kTokens, end_cell);
     __syncthreads();
-    weigh_block(m, group);
+    weigh_block(m, heads.n);
     __syncthreads();
-    add_values(a, m, block, head_kv, group, min(kTokens, end_cell - b * kTokens));
+    add_values(a, m, block, heads, min(kTokens, end_cell - b * kTokens));
     __syncthreads();
   }
-  leave(a, m, row, head_kv, group, split);
+  leave(a, m, row, heads, split);
 }
 
 /// A block per (row, head): the splits' results as one.
@@ -204,13 +210,13 @@ void launch_kv_append(const AppendArgs& args, cudaStream_t stream) {
 }
 
 void launch_attention(const AttentionArgs& args, cudaStream_t stream) {
-  const int group = args.n_head / args.kv.n_head_kv;
-  const auto bytes = static_cast<std::size_t>(shared_floats(group, args.kv.dk, args.kv.dv)) * sizeof(float);
+  const int group = args.n_head / args.kv.n_head_kv, heads = group < kMostHeads ? group : kMostHeads;
+  const auto bytes = static_cast<std::size_t>(shared_floats(heads, args.kv.dk, args.kv.dv)) * sizeof(float);
   if (bytes > 48 * 1024) {
     CUDA_CHECK(cudaFuncSetAttribute(attention, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   }
-  const dim3 grid(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.kv.n_head_kv),
-                  static_cast<unsigned>(args.n_splits));
+  const dim3 grid(static_cast<unsigned>(args.tokens.capacity),
+                  static_cast<unsigned>(args.kv.n_head_kv * packs_of(group)), static_cast<unsigned>(args.n_splits));
   launch(attention, grid, kThreads, bytes, stream, args);
   if (args.n_splits > 1) launch_join_splits(args, stream);
 }

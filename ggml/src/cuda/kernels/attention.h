@@ -10,10 +10,22 @@ struct CUstream_st;
 /// Attention over KV blocks in memory of the card (KvLayout: head-major planes in blocks of 64 tokens).
 namespace ggml::cuda {
 
+/// How the rows of one plane are coded (KvForm), worked out once. A value is scale * (code - center) + minimum.
+struct KvCoding {
+  DType type = DType::f16;
+  int bits = 0;                            // of a code; 0: a float type
+  int center = 0;                          // subtracted from codes
+  float most = 0.0f;                       // bound of |code - center|
+  bool chooses = false;                    // codes choose from the table of 16 values
+  bool has_min = false;                    // per 32 elements a scale and a minimum (f16 each), else the scale alone
+  bool row_scale = false;                  // instead, one f32 scale for all of the row
+  int row_bytes = 0, scale_row_bytes = 0;  // from token to token
+};
+
 /// Where the planes of a block lie, worked out once.
 struct KvPlanes {
-  DType k_type = DType::f16, v_type = DType::f16;
-  int n_head_kv = 0, dk = 0, dv = 0;
+  KvCoding k, v;
+  int n_head_kv = 0, dk = 0, dv = 0;  // dv: how many elements of a row in the plane of values are used
   std::int64_t block_bytes = 0, k_scales = 0, v_values = 0, v_scales = 0;
   std::int64_t k_head = 0, k_head_scales = 0, v_head = 0, v_head_scales = 0;  // bytes from head to head
 };
@@ -60,12 +72,12 @@ void launch_attention(const AttentionArgs& args, CUstream_st* stream);
 void launch_join_splits(const AttentionArgs& args, CUstream_st* stream);
 
 // The same for few rows, each a sequence of its own as a rule: cells are split finely, keys and values read once for
-// all heads that share them.
+// all heads that share them. It takes any number of rows.
 /// Whether head sizes allow it, and whether the result can be rounded at once.
 [[nodiscard]] bool few_rows_attention_fits(const KvPlanes& kv);
-[[nodiscard]] bool few_rows_attention_rounds(int group, int dv);
-[[nodiscard]] int few_rows_attention_splits(int rows, int n_head_kv, int group, int multiprocessors);
-[[nodiscard]] int few_rows_attention_counters(int rows, int n_head_kv, int group);
+[[nodiscard]] bool few_rows_attention_rounds(const KvPlanes& kv, int group);
+[[nodiscard]] int few_rows_attention_splits(const KvPlanes& kv, int rows, int group, int multiprocessors);
+[[nodiscard]] int few_rows_attention_counters(const KvPlanes& kv, int rows, int group);
 void launch_few_rows_attention(const AttentionArgs& args, CUstream_st* stream);
 
 /// From projected heads to attention: norms of q and k, rotation, and k and v into the cache.

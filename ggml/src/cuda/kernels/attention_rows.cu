@@ -5,9 +5,9 @@
 // Attention of few rows (decoding) over a long cache.
 //
 // A block takes one row, up to eight query heads that share a key head, and every n_splits-th KV block of 64 tokens.
-// Each of its 8 warps takes 8 of the tokens: 8 to 32 lanes hold one key or value, 8 elements each, read once for all
-// heads. A warp keeps its own maximum, sum and weighted values (arXiv:2205.14135); they are joined at the end, and the
-// block that comes last joins the splits.
+// Each of its 8 warps takes 8 of the tokens: 8 to 32 lanes hold one key or value, 8 elements each (heads above 256:
+// three times 8), read once for all heads. A warp keeps its own maximum, sum and weighted values (arXiv:2205.14135);
+// they are joined at the end, and the block that comes last joins the splits.
 namespace ggml::cuda {
 namespace {
 
@@ -16,45 +16,9 @@ constexpr int kThreads = kWarps * kWarp;
 constexpr int kWarpTokens = kTokens / kWarps;
 constexpr int kMostHeads = 8;
 constexpr int kMostSplits = 64;
-
-/// Eight elements of a key or value.
-__device__ __forceinline__ void unpack(const uint4& bits, float (&v)[kLaneValues]) {
-  const __half2* h = reinterpret_cast<const __half2*>(&bits);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 f = __half22float2(h[i]);
-    v[2 * i] = f.x;
-    v[2 * i + 1] = f.y;
-  }
-}
-
-__device__ __forceinline__ void load_any(DType type, int dim, const std::uint8_t* values, const std::uint8_t* scales,
-                                         int token, int i, float (&v)[kLaneValues]) {
-  const std::int64_t at = static_cast<std::int64_t>(token) * dim + i;
-  switch (type) {
-    case DType::f32:
-      return load_values(reinterpret_cast<const float*>(values) + at, 0, kLaneValues, v);
-    case DType::f16:
-      return unpack(*reinterpret_cast<const uint4*>(values + 2 * at), v);
-    case DType::bf16: {
-      const uint4 bits = *reinterpret_cast<const uint4*>(values + 2 * at);
-      const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        v[2 * w] = __uint_as_float(words[w] << 16);
-        v[2 * w + 1] = __uint_as_float(words[w] & 0xffff0000u);
-      }
-      return;
-    }
-    default: {
-      const uint2 bits = *reinterpret_cast<const uint2*>(values + at);
-      const float d = __half2float(reinterpret_cast<const __half*>(scales)[at / kUnit]);
-      const auto* codes = reinterpret_cast<const std::int8_t*>(&bits);
-#pragma unroll
-      for (int j = 0; j < kLaneValues; ++j) v[j] = d * static_cast<float>(codes[j]);
-    }
-  }
-}
+constexpr int kMostLanes = kWarp * kLaneValues;   // elements that a warp's lanes hold with 8 each
+constexpr int kLargeChunks = 3, kLargeHeads = 4;  // of heads with more
+static_assert(kLaneValues == kLoadValues);
 
 /// Sums of kHeads values over kLanes lanes; lane l of them gets that of head l / (kLanes / kHeads).
 template <int kHeads, int kLanes>
@@ -88,62 +52,83 @@ struct alignas(16) WarpMemory {
   float factor[kHeads];
 };
 
-/// The state of one warp: lanes hold queries and weighted values of their 8 elements, and the maximum and sum of head
+/// How a block's work is shaped: lanes per key or value, query heads, elements per lane in eights, and whether both
+/// planes are F16.
+template <int kLanes_, int kHeads_, int kChunks_, bool kHalf_>
+struct Form {
+  static constexpr int kLanes = kLanes_, kHeads = kHeads_, kChunks = kChunks_;
+  static constexpr bool kHalf = kHalf_;
+  static constexpr int kPerStep = kWarp / kLanes, kSteps = kWarpTokens / kPerStep;  // tokens of a warp at a time
+  static constexpr int kUnroll = kChunks == 1 ? kSteps : 1;
+  static constexpr int kPack = kChunks == 1 ? kMostHeads : kLargeHeads;  // query heads from block to block
+  static_assert(!kHalf || kChunks == 1);
+};
+
+/// The element from which on this lane holds eight, in the chunk-th round.
+template <class F>
+__device__ __forceinline__ int element_of(int chunk) {
+  return (chunk * F::kLanes + static_cast<int>(threadIdx.x) % F::kLanes) * kLaneValues;
+}
+
+/// The state of one warp: lanes hold queries and weighted values of their elements, and the maximum and sum of head
 /// lane % kHeads.
-template <int kLanes, int kHeads>
+template <class F>
 struct WarpState {
-  float q[kHeads][kLaneValues];
-  float acc[kHeads][kLaneValues];
+  float q[F::kHeads][F::kChunks][kLaneValues];
+  float acc[F::kHeads][F::kChunks][kLaneValues];
   float top, sum;
 };
 
 /// Keys and values of this warp's tokens of a KV block, eight elements per lane, as they are requested (F16 only).
-template <int kLanes>
+template <class F>
 struct TokensInFlight {
-  static constexpr int kPerStep = kWarp / kLanes, kSteps = kWarpTokens / kPerStep;
-  uint4 k[kSteps] = {}, v[kSteps] = {};
+  uint4 k[F::kSteps] = {}, v[F::kSteps] = {};
 
   /// Those of cells [begin, end) of the sequence.
   __device__ __forceinline__ void request(const AttentionArgs& a, const Work& w, const std::uint8_t* block,
                                           int first_cell, int begin, int end) {
     const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int at = lane % kLanes * kLaneValues;
+    const int at = element_of<F>(0);
     const std::uint8_t* keys = block + w.head_kv * a.kv.k_head;
     const std::uint8_t* values = block + a.kv.v_values + w.head_kv * a.kv.v_head;
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const int token = warp * kWarpTokens + s * kPerStep + lane / kLanes, cell = first_cell + token;
+    for (int s = 0; s < F::kSteps; ++s) {
+      const int token = warp * kWarpTokens + s * F::kPerStep + lane / F::kLanes, cell = first_cell + token;
       if (cell < begin || cell >= end) continue;
-      if (at < a.kv.dk) k[s] = *reinterpret_cast<const uint4*>(keys + 2 * (token * a.kv.dk + at));
-      if (at < a.kv.dv) v[s] = *reinterpret_cast<const uint4*>(values + 2 * (token * a.kv.dv + at));
+      if (at < a.kv.dk) k[s] = *reinterpret_cast<const uint4*>(keys + token * a.kv.k.row_bytes + 2 * at);
+      if (at < a.kv.dv) v[s] = *reinterpret_cast<const uint4*>(values + token * a.kv.v.row_bytes + 2 * at);
     }
   }
 };
 
 /// Scores of this warp's tokens of a KV block, into memory.p.
-template <int kLanes, int kHeads, bool kHalf>
+template <class F>
 __device__ __forceinline__ void score_tokens(const AttentionArgs& a, const Work& w, const std::uint8_t* block,
-                                             int first_cell, const TokensInFlight<kLanes>& tokens,
-                                             const WarpState<kLanes, kHeads>& m, WarpMemory<kHeads>& memory) {
-  constexpr int kPerStep = kWarp / kLanes, kSteps = kWarpTokens / kPerStep, kPerHead = kLanes / kHeads;
+                                             int first_cell, const TokensInFlight<F>& tokens, const WarpState<F>& m,
+                                             WarpMemory<F::kHeads>& memory) {
+  constexpr int kHeads = F::kHeads, kLanes = F::kLanes, kPerHead = kLanes / kHeads;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int at = lane % kLanes * kLaneValues, head = lane % kLanes / kPerHead;
+  const int head = lane % kLanes / kPerHead;
   const std::uint8_t* keys = block + w.head_kv * a.kv.k_head;
   const std::uint8_t* scales = block + a.kv.k_scales + w.head_kv * a.kv.k_head_scales;
+#pragma unroll F::kUnroll
+  for (int s = 0; s < F::kSteps; ++s) {
+    const int in_warp = s * F::kPerStep + lane / kLanes, token = warp * kWarpTokens + in_warp,
+              cell = first_cell + token;
+    float score[kHeads] = {};
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    const int in_warp = s * kPerStep + lane / kLanes, token = warp * kWarpTokens + in_warp, cell = first_cell + token;
-    float k[kLaneValues] = {}, score[kHeads];
-    if constexpr (kHalf) {
-      unpack(tokens.k[s], k);
-    } else if (cell < w.end_cell && at < a.kv.dk) {
-      load_any(a.kv.k_type, a.kv.dk, keys, scales, token, at, k);
-    }
+    for (int c = 0; c < F::kChunks; ++c) {
+      float k[kLaneValues] = {};
+      if constexpr (F::kHalf) {
+        halves_to_floats(tokens.k[s], k);
+      } else if (cell < w.end_cell && element_of<F>(c) < a.kv.dk) {
+        load_8(a.kv.k, keys, scales, token, element_of<F>(c), k);
+      }
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      score[h] = 0.0f;
+      for (int h = 0; h < kHeads; ++h) {
 #pragma unroll
-      for (int j = 0; j < kLaneValues; ++j) score[h] += m.q[h][j] * k[j];
+        for (int j = 0; j < kLaneValues; ++j) score[h] += m.q[h][c][j] * k[j];
+      }
     }
     float sum = scatter_sums<kHeads, kLanes>(score, lane);
     if (lane % kPerHead != 0) continue;
@@ -157,8 +142,9 @@ __device__ __forceinline__ void score_tokens(const AttentionArgs& a, const Work&
 
 /// Weights in place of the scores, and the factors for what was summed before. Lane l has head l % kHeads and every
 /// (32 / kHeads)-th token.
-template <int kLanes, int kHeads>
-__device__ __forceinline__ void weigh_tokens(WarpState<kLanes, kHeads>& m, WarpMemory<kHeads>& memory) {
+template <class F>
+__device__ __forceinline__ void weigh_tokens(WarpState<F>& m, WarpMemory<F::kHeads>& memory) {
+  constexpr int kHeads = F::kHeads;
   constexpr int kStride = kWarp / kHeads, kEach = (kWarpTokens + kStride - 1) / kStride;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, head = lane % kHeads;
   float s[kEach], top = m.top, sum = 0.0f;
@@ -187,37 +173,41 @@ __device__ __forceinline__ void weigh_tokens(WarpState<kLanes, kHeads>& m, WarpM
 }
 
 /// One KV block's tokens of this warp.
-template <int kLanes, int kHeads, bool kHalf>
+template <class F>
 __device__ __forceinline__ void add_block(const AttentionArgs& a, const Work& w, const std::uint8_t* block,
-                                          int first_cell, const TokensInFlight<kLanes>& tokens,
-                                          WarpState<kLanes, kHeads>& m, WarpMemory<kHeads>& memory) {
-  score_tokens<kLanes, kHeads, kHalf>(a, w, block, first_cell, tokens, m, memory);
-  weigh_tokens<kLanes, kHeads>(m, memory);
+                                          int first_cell, const TokensInFlight<F>& tokens, WarpState<F>& m,
+                                          WarpMemory<F::kHeads>& memory) {
+  score_tokens<F>(a, w, block, first_cell, tokens, m, memory);
+  weigh_tokens<F>(m, memory);
 #pragma unroll
-  for (int h = 0; h < kHeads; ++h) {
+  for (int h = 0; h < F::kHeads; ++h) {
     const float f = memory.factor[h];
 #pragma unroll
-    for (int j = 0; j < kLaneValues; ++j) m.acc[h][j] *= f;
+    for (int c = 0; c < F::kChunks; ++c) {
+#pragma unroll
+      for (int j = 0; j < kLaneValues; ++j) m.acc[h][c][j] *= f;
+    }
   }
-  constexpr int kPerStep = kWarp / kLanes, kSteps = kWarpTokens / kPerStep;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int at = lane % kLanes * kLaneValues;
   const std::uint8_t* values = block + a.kv.v_values + w.head_kv * a.kv.v_head;
   const std::uint8_t* scales = block + a.kv.v_scales + w.head_kv * a.kv.v_head_scales;
+#pragma unroll F::kUnroll
+  for (int s = 0; s < F::kSteps; ++s) {
+    const int in_warp = s * F::kPerStep + lane / F::kLanes, token = warp * kWarpTokens + in_warp;
 #pragma unroll
-  for (int s = 0; s < kSteps; ++s) {
-    const int in_warp = s * kPerStep + lane / kLanes, token = warp * kWarpTokens + in_warp;
-    float v[kLaneValues] = {};
-    if constexpr (kHalf) {
-      unpack(tokens.v[s], v);
-    } else if (first_cell + token < w.end_cell && at < a.kv.dv) {
-      load_any(a.kv.v_type, a.kv.dv, values, scales, token, at, v);
-    }
+    for (int c = 0; c < F::kChunks; ++c) {
+      float v[kLaneValues] = {};
+      if constexpr (F::kHalf) {
+        halves_to_floats(tokens.v[s], v);
+      } else if (first_cell + token < w.end_cell && element_of<F>(c) < a.kv.dv) {
+        load_8(a.kv.v, values, scales, token, element_of<F>(c), v);
+      }
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
-      const float p = memory.p[in_warp][h];
+      for (int h = 0; h < F::kHeads; ++h) {
+        const float p = memory.p[in_warp][h];
 #pragma unroll
-      for (int j = 0; j < kLaneValues; ++j) m.acc[h][j] += p * v[j];
+        for (int j = 0; j < kLaneValues; ++j) m.acc[h][c][j] += p * v[j];
+      }
     }
   }
   __syncwarp();
@@ -225,25 +215,32 @@ __device__ __forceinline__ void add_block(const AttentionArgs& a, const Work& w,
 
 /// Maximum, sum and values of all warps of the block, values in memory [kHeads][dv]; every thread has top and sum of
 /// each head through `tops` and `sums`.
-template <int kLanes, int kHeads>
-__device__ __forceinline__ void join_warps(const AttentionArgs& a, WarpState<kLanes, kHeads>& m, float* values,
+template <class F>
+__device__ __forceinline__ void join_warps(const AttentionArgs& a, WarpState<F>& m, float* values,
                                            float (*tops)[kWarps], float (*sums)[kWarps]) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
 #pragma unroll
-  for (int offset = kLanes; offset < kWarp; offset *= 2) {
+  for (int offset = F::kLanes; offset < kWarp; offset *= 2) {
 #pragma unroll
-    for (int h = 0; h < kHeads; ++h) {
+    for (int h = 0; h < F::kHeads; ++h) {
 #pragma unroll
-      for (int j = 0; j < kLaneValues; ++j) m.acc[h][j] += __shfl_xor_sync(~0u, m.acc[h][j], offset);
+      for (int c = 0; c < F::kChunks; ++c) {
+#pragma unroll
+        for (int j = 0; j < kLaneValues; ++j) m.acc[h][c][j] += __shfl_xor_sync(~0u, m.acc[h][c][j], offset);
+      }
     }
   }
-  if (lane < kHeads) {
+  if (lane < F::kHeads) {
     tops[lane][warp] = m.top;
     sums[lane][warp] = m.sum;
   }
-  if (lane < kLanes) {
-    for (int h = 0; h < kHeads; ++h) {
-      store_values(values + (warp * kHeads + h) * a.kv.dv, lane * kLaneValues, a.kv.dv, m.acc[h]);
+  if (lane < F::kLanes) {
+#pragma unroll
+    for (int h = 0; h < F::kHeads; ++h) {
+#pragma unroll
+      for (int c = 0; c < F::kChunks; ++c) {
+        store_values(values + (warp * F::kHeads + h) * a.kv.dv, element_of<F>(c), a.kv.dv, m.acc[h][c]);
+      }
     }
   }
   __syncthreads();
@@ -345,17 +342,18 @@ __device__ __forceinline__ void leave_split(const AttentionArgs& a, const Work& 
   __syncthreads();
 }
 
-/// Which part of the work is the block's; false: none.
-__device__ __forceinline__ bool find_work(const AttentionArgs& a, int packs, Work& w, AttnSpan& span) {
+/// Which part of the work is the block's, `most` heads at a time; false: none.
+__device__ __forceinline__ bool find_work(const AttentionArgs& a, int most, Work& w, AttnSpan& span) {
   w.row = static_cast<int>(blockIdx.x);
   if (w.row >= live(a.tokens)) return false;
   const RowPlace place = place_of(a.in, w.row);
   if (place.span < 0) return false;
   span = a.in.spans[place.span];
-  const int group = a.n_head / a.kv.n_head_kv, pack = static_cast<int>(blockIdx.y) % packs;
+  const int group = a.n_head / a.kv.n_head_kv, packs = (group + most - 1) / most;
+  const int skipped = static_cast<int>(blockIdx.y) % packs * most;
   w.head_kv = static_cast<int>(blockIdx.y) / packs;
-  w.first_head = w.head_kv * group + pack * kMostHeads;
-  w.n_heads = min(group - pack * kMostHeads, kMostHeads);
+  w.first_head = w.head_kv * group + skipped;
+  w.n_heads = min(group - skipped, most);
   w.cell = place.cell;
   w.end_cell = a.causal ? place.cell + 1 : span.first_cell + span.n_rows;
   w.first_block = first_visible(a, place.cell) / kTokens;
@@ -365,8 +363,9 @@ __device__ __forceinline__ bool find_work(const AttentionArgs& a, int packs, Wor
   return w.split < w.n_splits;
 }
 
-template <int kLanes, int kHeads, bool kHalf>
-__global__ void __launch_bounds__(kThreads) attention_rows(const __grid_constant__ AttentionArgs a, int packs) {
+template <class F>
+__global__ void __launch_bounds__(kThreads) attention_rows(const __grid_constant__ AttentionArgs a) {
+  constexpr int kHeads = F::kHeads;
   extern __shared__ float values[];  // [kWarps][kHeads][dv]
   __shared__ WarpMemory<kHeads> memory[kWarps];
   __shared__ float tops[kHeads][kWarps], sums[kHeads][kWarps];
@@ -374,35 +373,38 @@ __global__ void __launch_bounds__(kThreads) attention_rows(const __grid_constant
   allow_next();
   Work w;
   AttnSpan span;
-  if (!find_work(a, packs, w, span)) return wait_for_previous();
+  if (!find_work(a, F::kPack, w, span)) return wait_for_previous();
   // Cells before this step's do not depend on the kernel before.
   int b = w.first_block + w.split;
   const std::uint8_t* block = b < w.end_block ? block_of(a.in, span, b, a.kv.block_bytes) : nullptr;
-  TokensInFlight<kLanes> tokens;
+  TokensInFlight<F> tokens;
   const int n_old = min(span.first_cell, w.end_cell);
-  if (kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, 0, n_old);
+  if (F::kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, 0, n_old);
   wait_for_previous();
-  if (kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, n_old, w.end_cell);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  WarpState<kLanes, kHeads> m;
+  if (F::kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, n_old, w.end_cell);
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  WarpState<F> m;
   m.top = -INFINITY;
   m.sum = 0.0f;
 #pragma unroll
   for (int h = 0; h < kHeads; ++h) {
     const float* q = a.q + (static_cast<std::int64_t>(w.row) * a.n_head + w.first_head + h) * a.kv.dk;
-    load_values(q, lane % kLanes * kLaneValues, h < w.n_heads ? a.kv.dk : 0, m.q[h]);
 #pragma unroll
-    for (int j = 0; j < kLaneValues; ++j) m.acc[h][j] = 0.0f;
+    for (int c = 0; c < F::kChunks; ++c) {
+      load_values(q, element_of<F>(c), h < w.n_heads ? a.kv.dk : 0, m.q[h][c]);
+#pragma unroll
+      for (int j = 0; j < kLaneValues; ++j) m.acc[h][c][j] = 0.0f;
+    }
   }
   while (b < w.end_block) {
-    if (block != nullptr) add_block<kLanes, kHeads, kHalf>(a, w, block, b * kTokens, tokens, m, memory[warp]);
+    if (block != nullptr) add_block<F>(a, w, block, b * kTokens, tokens, m, memory[warp]);
     b += w.n_splits;
     if (b >= w.end_block) break;
     block = block_of(a.in, span, b, a.kv.block_bytes);
     tokens = {};
-    if (kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, 0, w.end_cell);
+    if (F::kHalf && block != nullptr) tokens.request(a, w, block, b * kTokens, 0, w.end_cell);
   }
-  join_warps<kLanes, kHeads>(a, m, values, tops, sums);
+  join_warps<F>(a, m, values, tops, sums);
   float* result = values + kWarps * kHeads * a.kv.dv;
   leave_split<kHeads>(a, w, values, tops, sums, factors, result);
   if (w.n_splits > 1) {
@@ -413,30 +415,38 @@ __global__ void __launch_bounds__(kThreads) attention_rows(const __grid_constant
   put_results(a, w, result);
 }
 
-int packs_of(const AttentionArgs& args) {
-  return (args.n_head / args.kv.n_head_kv + kMostHeads - 1) / kMostHeads;
+bool is_large(const KvPlanes& kv) {
+  return kv.dk > kMostLanes || kv.dv > kMostLanes;
 }
 
-template <int kLanes, int kHeads, bool kHalf>
+int heads_of_block(const KvPlanes& kv) {
+  return is_large(kv) ? kLargeHeads : kMostHeads;
+}
+
+int packs_of(const KvPlanes& kv, int group) {
+  return (group + heads_of_block(kv) - 1) / heads_of_block(kv);
+}
+
+template <class F>
 void launch_of(const AttentionArgs& args, cudaStream_t stream) {
-  const int packs = packs_of(args);
-  const auto bytes = static_cast<std::size_t>((kWarps + 1) * kHeads * args.kv.dv) * sizeof(float);
+  const auto bytes = static_cast<std::size_t>((kWarps + 1) * F::kHeads * args.kv.dv) * sizeof(float);
   constexpr std::size_t kAlways = 32 * 1024;
   if (bytes > kAlways) {
-    CUDA_CHECK(cudaFuncSetAttribute(attention_rows<kLanes, kHeads, kHalf>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(bytes)));
+    CUDA_CHECK(
+        cudaFuncSetAttribute(attention_rows<F>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   }
+  const int packs = packs_of(args.kv, args.n_head / args.kv.n_head_kv);
   const dim3 grid(static_cast<unsigned>(args.tokens.capacity), static_cast<unsigned>(args.kv.n_head_kv * packs),
                   static_cast<unsigned>(args.n_splits));
-  launch(attention_rows<kLanes, kHeads, kHalf>, grid, kThreads, bytes, stream, args, packs);
+  launch(attention_rows<F>, grid, kThreads, bytes, stream, args);
 }
 
 template <int kLanes, bool kHalf>
 void launch_with(const AttentionArgs& args, cudaStream_t stream) {
   const int group = args.n_head / args.kv.n_head_kv;
-  if (group == 1) return launch_of<kLanes, 1, kHalf>(args, stream);
-  if (group <= 4) return launch_of<kLanes, 4, kHalf>(args, stream);
-  launch_of<kLanes, kMostHeads, kHalf>(args, stream);
+  if (group == 1) return launch_of<Form<kLanes, 1, 1, kHalf>>(args, stream);
+  if (group <= 4) return launch_of<Form<kLanes, 4, 1, kHalf>>(args, stream);
+  launch_of<Form<kLanes, kMostHeads, 1, kHalf>>(args, stream);
 }
 
 template <bool kHalf>
@@ -450,27 +460,28 @@ void launch_for(const AttentionArgs& args, cudaStream_t stream) {
 }  // namespace
 
 bool few_rows_attention_fits(const KvPlanes& kv) {
-  constexpr int kMostDims = kWarp * kLaneValues;
+  constexpr int kMostDims = kLargeChunks * kMostLanes;
   return kv.dk % kLaneValues == 0 && kv.dv % kLaneValues == 0 && kv.dv > 0 && kv.dk <= kMostDims && kv.dv <= kMostDims;
 }
 
-bool few_rows_attention_rounds(int group, int dv) {
+bool few_rows_attention_rounds(const KvPlanes& kv, int group) {
   // A block's results are whole runs of 256 values.
-  return group * dv % kWarpValues == 0 && (group <= kMostHeads || (kMostHeads * dv) % kWarpValues == 0);
+  const int most = heads_of_block(kv);
+  return group * kv.dv % kWarpValues == 0 && (group <= most || most * kv.dv % kWarpValues == 0);
 }
 
-int few_rows_attention_splits(int rows, int n_head_kv, int group, int multiprocessors) {
-  const int blocks = rows * n_head_kv * ((group + kMostHeads - 1) / kMostHeads);
-  const int splits = multiprocessors / blocks;
+int few_rows_attention_splits(const KvPlanes& kv, int rows, int group, int multiprocessors) {
+  const int splits = multiprocessors / (rows * kv.n_head_kv * packs_of(kv, group));
   return splits < 1 ? 1 : splits < kMostSplits ? splits : kMostSplits;
 }
 
-int few_rows_attention_counters(int rows, int n_head_kv, int group) {
-  return rows * n_head_kv * ((group + kMostHeads - 1) / kMostHeads);
+int few_rows_attention_counters(const KvPlanes& kv, int rows, int group) {
+  return rows * kv.n_head_kv * packs_of(kv, group);
 }
 
 void launch_few_rows_attention(const AttentionArgs& args, cudaStream_t stream) {
-  const bool half = args.kv.k_type == DType::f16 && args.kv.v_type == DType::f16;
+  if (is_large(args.kv)) return launch_of<Form<kWarp, kLargeHeads, kLargeChunks, false>>(args, stream);
+  const bool half = args.kv.k.type == DType::f16 && args.kv.v.type == DType::f16;
   half ? launch_for<true>(args, stream) : launch_for<false>(args, stream);
 }
 

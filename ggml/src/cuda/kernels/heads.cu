@@ -106,8 +106,7 @@ __global__ void __launch_bounds__(kThreads) prepare_heads(const __grid_constant_
     float* y = a.q_rotated + (static_cast<std::int64_t>(row) * a.n_head + item.head) * item.d;
     for (int i = lane; i < item.d; i += kWarp) y[i] = head[i];
   } else if (cell.values != nullptr) {
-    const DType type = item.is_v ? a.kv.v_type : a.kv.k_type;
-    for (int i = lane; i < item.d; i += kWarp) store_value(type, item.d, head, cell.values, cell.scales, cell.token, i);
+    store_row(item.is_v ? a.kv.v : a.kv.k, head, item.d, cell.values, cell.scales, cell.token);
   }
 }
 

@@ -21,14 +21,14 @@ struct KvTile {
 struct HeadTile {
   const std::uint8_t* values;
   const std::uint8_t* scales;
-  DType type;
+  const KvCoding& coding;
   int dim;
 };
 __device__ __forceinline__ HeadTile key_tile(const KvPlanes& kv, const std::uint8_t* block, int head) {
-  return {block + head * kv.k_head, block + kv.k_scales + head * kv.k_head_scales, kv.k_type, kv.dk};
+  return {block + head * kv.k_head, block + kv.k_scales + head * kv.k_head_scales, kv.k, kv.dk};
 }
 __device__ __forceinline__ HeadTile value_tile(const KvPlanes& kv, const std::uint8_t* block, int head) {
-  return {block + kv.v_values + head * kv.v_head, block + kv.v_scales + head * kv.v_head_scales, kv.v_type, kv.dv};
+  return {block + kv.v_values + head * kv.v_head, block + kv.v_scales + head * kv.v_head_scales, kv.v, kv.dv};
 }
 
 /// Starts copying a tile of halves; tokens from `n` on become zeros.
@@ -38,31 +38,29 @@ __device__ __forceinline__ void copy_tile(unsigned to, const HeadTile& tile, int
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < kTokens * chunks; i += kPromptThreads) {
       const int token = i / chunks, chunk = i % chunks;
-      copy_16(to + token * KvTile<kD>::kStride + 16 * chunk, tile.values + 16 * i, token < n);
+      copy_16(to + token * KvTile<kD>::kStride + 16 * chunk, tile.values + token * tile.coding.row_bytes + 16 * chunk,
+              token < n);
     }
   };
   tile.dim == kD ? copy(kD / 8) : copy(tile.dim / 8);  // a constant makes the division a shift
 }
 
-/// Eight values of a row.
-__device__ __forceinline__ void load_8(const HeadTile& tile, int token, int column, float (&x)[8]) {
-#pragma unroll
-  for (int j = 0; j < 8; ++j) x[j] = load_value(tile.type, tile.dim, tile.values, tile.scales, token, column + j);
-}
-
 /// The largest magnitude among this thread's share of the first n tokens, or a bound of it.
 __device__ __forceinline__ float share_bound(const HeadTile& tile, int n) {
   float bound = 0;
-  if (tile.type == DType::q8_0) {
-    const __half* scales = reinterpret_cast<const __half*>(tile.scales);
-    for (int i = static_cast<int>(threadIdx.x); i < n * (tile.dim / kUnit); i += kPromptThreads)
-      bound = fmaxf(bound, 128.0f * fabsf(__half2float(scales[i])));
+  const KvCoding& c = tile.coding;
+  if (c.bits != 0) {
+    const int groups = c.row_scale ? 1 : tile.dim / kUnit;
+    for (int i = static_cast<int>(threadIdx.x); i < n * groups; i += kPromptThreads) {
+      const float2 scale = load_scale(c, tile.scales, i / groups, i % groups * kUnit);
+      bound = fmaxf(bound, c.most * fabsf(scale.x) + fabsf(scale.y));
+    }
     return bound;
   }
   const int chunks = tile.dim / 8;
   for (int i = static_cast<int>(threadIdx.x); i < n * chunks; i += kPromptThreads) {
     float x[8];
-    load_8(tile, i / chunks, i % chunks * 8, x);
+    load_8(c, tile.values, tile.scales, i / chunks, i % chunks * 8, x);
 #pragma unroll
     for (int j = 0; j < 8; ++j) bound = fmaxf(bound, fabsf(x[j]));
   }
@@ -97,7 +95,7 @@ __device__ __forceinline__ void convert_tile(std::uint8_t* to, const HeadTile& t
   for (int i = static_cast<int>(threadIdx.x); i < kTokens * chunks; i += kPromptThreads) {
     const int token = i / chunks, column = i % chunks * 8;
     float x[8] = {};
-    if (token < n) load_8(tile, token, column, x);
+    if (token < n) load_8(tile.coding, tile.values, tile.scales, token, column, x);
     unsigned high[4], low[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) split_pair(factor * x[2 * j], factor * x[2 * j + 1], high[j], low[j]);

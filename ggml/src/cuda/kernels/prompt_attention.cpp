@@ -31,7 +31,7 @@ int shared_limit() {
 }  // namespace
 
 bool has_prompt_attention(const KvPlanes& kv) noexcept {
-  return fits(kv.k_type, kv.dk) && fits(kv.v_type, kv.dv);
+  return fits(kv.k.type, kv.dk) && fits(kv.v.type, kv.dv);
 }
 
 int prompt_attention_splits(int tokens, int n_head, int n_head_kv, int multiprocessors) noexcept {

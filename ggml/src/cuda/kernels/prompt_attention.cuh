@@ -445,7 +445,7 @@ __global__ void __launch_bounds__(kPromptThreads) prompt_attention(const __grid_
 
 template <int kD>
 bool launch_prompt_attention(const AttentionArgs& args, const PromptGrid& grid, cudaStream_t stream) {
-  const bool convert = args.kv.k_type != DType::f16 || args.kv.v_type != DType::f16;
+  const bool convert = args.kv.k.type != DType::f16 || args.kv.v.type != DType::f16;
   auto* kernel = convert ? prompt_attention<kD, true> : prompt_attention<kD, false>;
   constexpr int kCopying = PromptShape<kD, false>::kShared, kConverting = PromptShape<kD, true>::kShared;
   const int bytes = convert ? kConverting : kCopying;

@@ -9,25 +9,25 @@
 namespace ggml::cuda {
 namespace {
 
-/// Above so many rows the kernel for prompts is taken.
-constexpr int kFewRows = 16;
+/// Above so many rows the kernel for prompts is taken where it fits.
+constexpr int kFewRows = kMinPromptTokens - 1;
 
-KvPlanes planes_of(const KvLayout& kv) {
-  KvPlanes p;
-  p.k_type = kv.k_type;
-  p.v_type = kv.v_type;
-  p.n_head_kv = kv.n_head_kv;
-  p.dk = kv.dk;
-  p.dv = kv.dv;
-  p.block_bytes = static_cast<std::int64_t>(kv.block_bytes());
-  p.k_scales = static_cast<std::int64_t>(kv.k_scales());
-  p.v_values = static_cast<std::int64_t>(kv.v_values());
-  p.v_scales = static_cast<std::int64_t>(kv.v_scales());
-  p.k_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.k_type, kv.dk));
-  p.k_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.k_type, kv.dk));
-  p.v_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.v_type, kv.dv));
-  p.v_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.v_type, kv.dv));
-  return p;
+KvCoding coding_of(DType type, int dim) {
+  const KvForm form = kv_form(type);
+  KvCoding c;
+  c.type = type;
+  c.row_bytes = static_cast<int>(form.value_bytes(dim));
+  c.scale_row_bytes = static_cast<int>(form.scale_bytes(dim));
+  if (!form.quantised) return c;
+  constexpr float kMostChosen = 127.0f;
+  c.bits = form.bits;
+  c.chooses = kv_codes_choose(type);
+  c.has_min = form.has_min();
+  c.row_scale = form.row_bytes > 0;
+  const int half = 1 << (c.bits - 1);
+  if (c.bits < 8 && !c.has_min && !c.chooses) c.center = half;
+  c.most = c.chooses ? kMostChosen : static_cast<float>(c.has_min ? 2 * half - 1 : half);
+  return c;
 }
 
 /// pool, spans and block table are consecutive sources from `first` on.
@@ -61,7 +61,7 @@ class Attend {
  public:
   Attend(const BindContext& c, const Node& node, std::size_t pool, Carver& carver) {
     const auto& p = std::get<AttentionParams>(node.params);
-    a_.kv = planes_of(p.kv);
+    a_.kv = planes_read(p);
     a_.in = inputs_of(c, node, pool);
     a_.q = c.data<const float>(node.src[0]);
     a_.sinks = p.has_sinks ? c.data<const float>(node.slots[0].weight) : nullptr;
@@ -73,21 +73,21 @@ class Attend {
     a_.causal = p.causal;
     a_.window_kind = p.window_kind;
     a_.window = p.window;
-    a_.tokens = c.rows(node.dst[0], static_cast<std::int64_t>(p.kv.dv) * p.n_head);
+    const int width = a_.kv.dv * p.n_head;
+    a_.tokens = c.rows(node.dst[0], width);
     const int group = p.n_head / p.kv.n_head_kv, rows = a_.tokens.capacity;
-    few_ = rows <= kFewRows && few_rows_attention_fits(a_.kv);
-    for_prompts_ = !few_ && rows >= kMinPromptTokens && has_prompt_attention(a_.kv);
+    for_prompts_ = rows > kFewRows && has_prompt_attention(a_.kv);
+    few_ = !for_prompts_ && few_rows_attention_fits(a_.kv);
     max_spans_ = static_cast<int>(c.tensor(node.src[pool + 1]).shape[1]);
-    a_.n_splits = few_           ? few_rows_attention_splits(rows, p.kv.n_head_kv, group, c.multiprocessors())
+    a_.n_splits = few_           ? few_rows_attention_splits(a_.kv, rows, group, c.multiprocessors())
                   : for_prompts_ ? prompt_attention_splits(rows, p.n_head, p.kv.n_head_kv, c.multiprocessors())
                                  : attention_splits(rows, p.kv.n_head_kv, c.multiprocessors());
-    if (few_) a_.arrived = c.counters(few_rows_attention_counters(rows, p.kv.n_head_kv, group));
+    if (few_ && a_.n_splits > 1) a_.arrived = c.counters(few_rows_attention_counters(a_.kv, rows, group));
     RoundedOutput rounded[1];
-    set_rounded_outputs(c, node.dst[0], p.kv.dv * p.n_head, a_.tokens, rounded);
+    set_rounded_outputs(c, node.dst[0], width, a_.tokens, rounded);
     a_.rounded = rounded[0];
     if (a_.n_splits > 1) {
-      a_.partial =
-          carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * p.n_head * a_.n_splits * (p.kv.dv + 2));
+      a_.partial = carver.array<float>(static_cast<std::int64_t>(rows) * p.n_head * a_.n_splits * (a_.kv.dv + 2));
     }
   }
   void launch(cudaStream_t stream) const {
@@ -158,14 +158,10 @@ class Attention final : public BoundOp {
   Attend attend_;
 };
 
-const char* cache_type_declines(DType type) {
-  return has_cache_kernels(type) ? nullptr : "a cache type without a kernel";
-}
+// Shape rules have refused what no cache can hold; kernels take every type that may.
 
 const char* attn_dense_declines(const Graph& graph, const Node& node) {
   const auto& p = std::get<AttentionParams>(node.params);
-  if (const char* why = cache_type_declines(p.kv.k_type)) return why;
-  if (const char* why = cache_type_declines(p.kv.v_type)) return why;
   return p.has_sinks && graph.at(node.slots[0].weight).type != DType::f32 ? "sinks that are not F32" : nullptr;
 }
 
@@ -174,28 +170,53 @@ const char* attention_declines(const Graph& graph, const Node& node) {
   return attn_dense_declines(graph, node);
 }
 
-const char* append_declines(const Graph&, const Node& node) {
-  const auto& kv = std::get<KvAppendParams>(node.params).kv;
-  if (const char* why = cache_type_declines(kv.k_type)) return why;
-  return cache_type_declines(kv.v_type);
+}  // namespace
+
+KvPlanes planes_of(const KvLayout& kv) {
+  KvPlanes p;
+  p.k = coding_of(kv.k_type, kv.dk);
+  p.v = coding_of(kv.v_type, kv.dv);
+  p.n_head_kv = kv.n_head_kv;
+  p.dk = kv.dk;
+  p.dv = kv.dv;
+  p.block_bytes = static_cast<std::int64_t>(kv.block_bytes());
+  p.k_scales = static_cast<std::int64_t>(kv.k_scales());
+  p.v_values = static_cast<std::int64_t>(kv.v_values());
+  p.v_scales = static_cast<std::int64_t>(kv.v_scales());
+  p.k_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.k_type, kv.dk));
+  p.k_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.k_type, kv.dk));
+  p.v_head = static_cast<std::int64_t>(KvLayout::head_value_bytes(kv.v_type, kv.dv));
+  p.v_head_scales = static_cast<std::int64_t>(KvLayout::head_scale_bytes(kv.v_type, kv.dv));
+  return p;
 }
 
-}  // namespace
+KvPlanes planes_read(const AttentionParams& params) {
+  KvPlanes p = planes_of(params.kv);
+  if (params.v_of_k == 0) return p;
+  p.v = p.k;
+  p.dv = params.v_of_k;
+  p.v_values = 0;
+  p.v_scales = p.k_scales;
+  p.v_head = p.k_head;
+  p.v_head_scales = p.k_head_scales;
+  return p;
+}
 
 std::unique_ptr<BoundOp> bind_heads(const BindContext& context, const HeadsParams& params, const Node& node) {
   return std::make_unique<Heads>(context, params, node);
 }
 
 bool attention_rounds_result(const AttentionParams& params, int rows) {
-  return rows <= kFewRows && few_rows_attention_fits(planes_of(params.kv)) &&
-         few_rows_attention_rounds(params.n_head / params.kv.n_head_kv, params.kv.dv);
+  const KvPlanes kv = planes_read(params);
+  return rows <= kFewRows && few_rows_attention_fits(kv) &&
+         few_rows_attention_rounds(kv, params.n_head / params.kv.n_head_kv);
 }
 
 bool has_cache_kernels(DType type) noexcept {
-  return type == DType::f32 || type == DType::f16 || type == DType::bf16 || type == DType::q8_0;
+  return type_info(type).kv_capable;
 }
 
-const OpImpl kKvAppend{"kv_append", append_declines, bind_as<KvAppend>};
+const OpImpl kKvAppend{"kv_append", accepts_always, bind_as<KvAppend>};
 const OpImpl kAttnDense{"attn_dense", attn_dense_declines, bind_as<AttnDense>};
 const OpImpl kAttention{"attention", attention_declines, bind_as<Attention>};
 

@@ -20,6 +20,7 @@ constexpr Row kRows[] = {
     {Op::moe_route, &kMoeRoute},
     {Op::moe_ffn, &kMoeFfn},
     {Op::sample, &kSample},
+    {Op::delta_net, &kDeltaNet},
     {Op::get_rows, &kGetRows},
     {Op::quantise_act, &kQuantiseAct},
     {Op::mul_mat, &kMulMat},
@@ -38,6 +39,13 @@ constexpr Row kRows[] = {
     {Op::weighted_sum, &kWeightedSum},
     {Op::pick, &kPick},
     {Op::copy, &kCopy},
+    {Op::slice, &kSlice},
+    {Op::concat, &kConcat},
+    {Op::hadamard, &kHadamard},
+    {Op::mul_mat_heads, &kMulMatHeads},
+    {Op::conv1d, &kConv1d},
+    {Op::delta_rule, &kDeltaRule},
+    {Op::pool, &kPool},
 };
 
 }  // namespace
