@@ -277,6 +277,16 @@ TEST_F(Args, PlacementFlagsAreKeptForThePlan) {
   EXPECT_EQ(settings_of(Tool::server, {"-dr", "json"}).placement.dry_run, DryRun::json);
 }
 
+TEST_F(Args, NumaTakesItsWordsAndNothingMeansDistribute) {
+  const auto numa = [](const std::string& word) { return settings_of(Tool::server, {"--numa", word}).threads.numa; };
+  EXPECT_EQ(settings_of(Tool::server, {}).threads.numa, Numa::off);
+  EXPECT_EQ(numa("distribute"), Numa::distribute);
+  EXPECT_EQ(numa(""), Numa::distribute);
+  EXPECT_EQ(numa("isolate"), Numa::isolate);
+  EXPECT_EQ(numa("numactl"), Numa::numactl);
+  EXPECT_EQ(error_of(Tool::server, {"--numa", "mirror"}).code(), ggml::ErrorCode::invalid_argument);
+}
+
 TEST_F(Args, NegativeAndMisspeltPlacementValuesAreErrors) {
   for (const std::vector<std::string>& line : {std::vector<std::string>{"-ncmoe", "-1"},
                                                {"-ncmoe", "3:middle"},

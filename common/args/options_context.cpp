@@ -53,12 +53,10 @@ void apply_flash_attention(Target& target, const Argument& argument) {
   }
 }
 
-void apply_numa(Target&, const Argument& argument) {
-  const Words<bool> words = {{"numactl", true}, {"distribute", false}, {"isolate", false}, {"", false}};
-  // Threads never leave the CPUs that the process was given, which is all that numactl asks for.
-  if (!to_word(argument, words)) {
-    refuse(argument, "placement of threads on memory nodes", "start under numactl(8) and give --numa numactl");
-  }
+void apply_numa(Target& target, const Argument& argument) {
+  const Words<Numa> words = {
+      {"distribute", Numa::distribute}, {"isolate", Numa::isolate}, {"numactl", Numa::numactl}, {"", Numa::distribute}};
+  target.settings.threads.numa = to_word(argument, words);
 }
 
 void apply_self_extend(Target& target, const Argument& argument) {
@@ -195,10 +193,12 @@ const std::vector<Option> kThreadRows = {
            whole(
                [](Settings& s) -> auto& { return s.threads.poll_batch; }, 0, 100))
         .initially("as --poll"),
-    option({"--numa"}, "TYPE",
-           "Machines with several memory nodes: numactl leaves the threads on the CPUs that the process was given; "
-           "distribute and isolate are refused, numactl(8) does the same.",
-           apply_numa)
+    option(
+        {"--numa"}, "TYPE",
+        "Machines with several memory nodes: distribute puts each thread on a core of its own, of every node in turn, "
+        "and deals memory out over the nodes; isolate keeps both on the node of the start; numactl leaves both where "
+        "the process was started. CPUs of -C and -Cr are kept.",
+        apply_numa)
         .variable("LLAMA_ARG_NUMA")
         .used_by(kModelRunners | kBench)
         .initially("off"),

@@ -60,6 +60,9 @@ struct ModelSettings {
   bool operator==(const ModelSettings&) const = default;
 };
 
+/// --numa: where threads and memory are on machines with several memory nodes.
+enum class Numa : std::uint8_t { off, distribute, isolate, numactl };
+
 /// CPU threads.
 struct ThreadSettings {
   int n_threads = -1;        // <= 0: physical cores
@@ -72,6 +75,7 @@ struct ThreadSettings {
   std::optional<std::vector<int>> cpus_batch;
   std::optional<bool> strict_batch;
   std::optional<int> priority_batch, poll_batch;
+  Numa numa = Numa::off;
   std::string cpu_isa;  // GGML_CPU_ISA: forces one instruction set of the kernels; empty = the best
   bool operator==(const ThreadSettings&) const = default;
 };

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/setup/numa.h"
 #include "common/setup/output_file.h"
 #include "common/setup/setup.h"
 #include "ggml/cuda.h"
@@ -164,6 +165,7 @@ Machine open_machine(const Settings& settings) {
   const PlacementSettings& placement = settings.placement;
   Machine machine;
   open_trace(settings, machine);
+  start_on_nodes(settings.threads);
   machine.devices.push_back(make_device(settings));
   machine.descriptions.push_back(describe_cpu(machine.cpu(), placement));
   const bool no_main = placement.split_mode == SplitMode::none && placement.main_gpu.value_or(0) < 0;

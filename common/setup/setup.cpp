@@ -7,6 +7,7 @@
 #include "common/args/build_info.h"
 #include "common/log/log.h"
 #include "common/log/progress.h"
+#include "common/setup/numa.h"
 #include "common/setup/planned_run.h"
 #include "ggml/error.h"
 #include "ggml/kv_layout.h"
@@ -70,7 +71,7 @@ void copy_rope(const RopeSettings& rope, llama::ContextParams& params) {
 
 ThreadCounts thread_counts(const Settings& settings) {
   ThreadCounts counts;
-  const ThreadSettings& given = settings.threads;
+  const ThreadSettings given = placed_threads(settings.threads);
   const auto default_count = [](const std::vector<int>& cpus) {
     return cpus.empty() ? ggml::physical_cores() : static_cast<int>(cpus.size());
   };
@@ -101,7 +102,7 @@ std::unique_ptr<ggml::Device> make_device(const Settings& settings) {
   const ThreadCounts threads = thread_counts(settings);
   options.n_threads = threads.decode;
   options.n_threads_batch = threads.batch;
-  const ThreadSettings& given = settings.threads;
+  const ThreadSettings given = placed_threads(settings.threads);
   options.team = make_team(given.cpus, given.strict, given.priority, given.poll);
   options.batch_team = make_team(given.cpus_batch.value_or(given.cpus), given.strict_batch.value_or(given.strict),
                                  given.priority_batch.value_or(given.priority), given.poll_batch.value_or(given.poll));

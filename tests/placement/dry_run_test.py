@@ -140,6 +140,9 @@ class AcceptanceLines(unittest.TestCase):
         self.assertEqual(devices_of(d, "_exps"), {"CPU"})
         self.refused(f"{line} --cache-ram 16384", "--cache-ram 16384: needs the host prompt cache, not in this version")
         self.refused(f"{line} --swa-full", "--swa-full: needs full-size caches of sliding-window layers, not in this version")
+        for numa in ("distribute", "isolate"):
+            d = plan(f"llama-server -m M.gguf --numa {numa} --cpu-moe", model(QWEN), cards("24GiB"))
+            self.assertEqual(devices_of(d, "_exps"), {"CPU"})
 
     def test_10_unknown_buffer_type_lists_the_known_ones(self):
         done = run(f"llama-server -m M.gguf -ot exps=NOSUCH {cards('24GiB', '24GiB')}", model(QWEN))
