@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # clang-tidy, warnings are errors.
 #
-#   scripts/tidy.sh              the files that recent commits touched, newest first, at most $LIMIT (24): those since origin/main or,
-#                                where HEAD is no further (a clean clone), those of the day that ends with HEAD
+#   scripts/tidy.sh              the files that recent commits touched (scripts/changed-files.sh), newest first, at most $LIMIT (24)
 #   scripts/tidy.sh --all        every file of the tree
 #   scripts/tidy.sh FILE...      those files
 # A changed header stands for the sources of the same name. Needs a configured build folder: $BUILD, else build/. $JOBS says how many files
@@ -15,13 +14,7 @@ limit=${LIMIT:-24}
 [ -f "$build/compile_commands.json" ] || cmake --preset release >/dev/null
 
 recent() {  # newest first, each once
-  local base day_before
-  base=$(git merge-base HEAD origin/main 2>/dev/null || true)
-  if [ -z "$base" ] || [ "$base" = "$(git rev-parse HEAD)" ]; then
-    day_before=$(($(git log -1 --format=%ct HEAD) - 86400))
-    base=$(git rev-list -1 --before="$day_before" HEAD)
-  fi
-  { git diff --name-only HEAD; git log --format= --name-only ${base:+"$base.."}HEAD; } | awk '
+  scripts/changed-files.sh | awk '
     /\.cpp$/ { print }
     /\.h$/ { stem = substr($0, 1, length($0) - 2); print stem ".cpp"; print stem "_test.cpp" }' | awk '!seen[$0]++'
 }
