@@ -216,7 +216,8 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
   ASSERT_EQ(got.size(), want.size()) << what;
   std::int64_t outliers = 0;
   double worst = 0.0;
-  for (std::int64_t row = 0; row < live / width; ++row) {
+  const std::int64_t n_rows = live / width;
+  for (std::int64_t row = 0; row < n_rows; ++row) {
     double error = 0.0, size = 0.0;
     for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
       const double w = want[static_cast<std::size_t>(i)];
@@ -232,7 +233,7 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
     if (relative > tolerance.row) ++outliers;
   }
   const double allowed =
-      tolerance.outlier_share == 0.0 ? 0.0 : std::max(1.0, tolerance.outlier_share * static_cast<double>(live / width));
+      tolerance.outlier_share == 0.0 ? 0.0 : std::max(1.0, tolerance.outlier_share * static_cast<double>(n_rows));
   EXPECT_LE(static_cast<double>(outliers), allowed) << what << ": worst row " << worst;
   for (auto i = static_cast<std::size_t>(live); i < got.size(); ++i) {
     std::int32_t word;

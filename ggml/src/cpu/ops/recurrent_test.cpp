@@ -21,12 +21,14 @@ std::vector<std::int32_t> spans_of(const std::vector<std::array<std::int32_t, 5>
 
 std::vector<std::int32_t> words(const std::vector<float>& values) {
   std::vector<std::int32_t> bits;
+  bits.reserve(values.size());
   for (const float v : values) bits.push_back(std::bit_cast<std::int32_t>(v));
   return bits;
 }
 
 std::vector<float> floats(const std::vector<std::int32_t>& bits) {
   std::vector<float> values;
+  values.reserve(bits.size());
   for (const std::int32_t v : bits) values.push_back(std::bit_cast<float>(v));
   return values;
 }
