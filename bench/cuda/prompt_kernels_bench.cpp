@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/check.h"
+#include "cuda/kernels/latent_attention.h"
 #include "cuda/kernels/prompt_attention.h"
 #include "cuda/kernels/selection.h"
 #include "cuda/ops/heads.h"
@@ -171,7 +172,7 @@ struct Heads {
 };
 
 /// One sequence of rows behind `depth` cells.
-void bench_attention(DType type, const Heads& heads, int rows, int depth, bool for_prompts = true) {
+void bench_attention(DType type, const Heads& heads, int rows, int depth, bool few_rows = false) {
   AttentionParams p;
   p.kv = {type, type, heads.n_kv, heads.dim, heads.v_of_k > 0 ? 0 : heads.dim};
   p.v_of_k = heads.v_of_k;
@@ -194,15 +195,19 @@ void bench_attention(DType type, const Heads& heads, int rows, int depth, bool f
   int multiprocessors = 0;
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0));
   const int group = heads.n / heads.n_kv;
-  a.n_splits = for_prompts ? prompt_attention_splits(rows, heads.n, heads.n_kv, multiprocessors)
-                           : few_rows_attention_splits(a.kv, rows, group, multiprocessors);
+  const bool latents = !few_rows && heads.v_of_k > 0;
+  a.n_splits = few_rows  ? few_rows_attention_splits(a.kv, rows, group, multiprocessors)
+               : latents ? latent_attention_splits(rows, heads.n, heads.n_kv, multiprocessors)
+                         : prompt_attention_splits(rows, heads.n, heads.n_kv, multiprocessors);
   const Random<float> partial(vectors * static_cast<std::size_t>((a.kv.dv + 2) * a.n_splits));
   const Random<std::int32_t> arrived(
       std::vector<std::int32_t>(static_cast<std::size_t>(few_rows_attention_counters(a.kv, rows, group)), 0));
   a.partial = partial.get();
   a.arrived = arrived.get();
   const double t = time_of([&](cudaStream_t stream) {
-    for_prompts ? launch_prompt_attention(a, 1, stream) : launch_few_rows_attention(a, stream);
+    few_rows  ? launch_few_rows_attention(a, stream)
+    : latents ? launch_latent_attention(a, 1, stream)
+              : launch_prompt_attention(a, 1, stream);
   });
   const double seen = rows * (depth + 0.5 * (rows + 1));
   const double bytes = static_cast<double>(p.kv.block_bytes()) / kKvBlockTokens * (depth + rows);
@@ -218,13 +223,16 @@ void run_cache_types() {
     const auto type = static_cast<DType>(i);
     if (!type_info(type).kv_capable) continue;
     if (type != DType::f32) bench_attention(type, qwen, 512, 1536);
-    bench_attention(type, qwen, 1, 8192, false);
+    bench_attention(type, qwen, 1, 8192, true);
   }
-  bench_attention(DType::f32, qwen, 512, 1536, false);
+  bench_attention(DType::f32, qwen, 512, 1536, true);
   for (const DType type : {DType::f16, DType::q8_0}) {
-    bench_attention(type, latents, 1, 8192, false);
-    bench_attention(type, latents, 512, 1536, false);
+    bench_attention(type, latents, 1, 8192, true);
+    bench_attention(type, latents, 512, 1536, true);
   }
+  for (const int depth : {0, 1536}) bench_attention(DType::f16, latents, 512, depth);
+  bench_attention(DType::f16, latents, 2048, 0);
+  bench_attention(DType::f16, latents, 32, 8192);
 }
 
 void run() {

@@ -81,6 +81,7 @@ class CudaExecutor final : public Executor {
   }
 
   [[nodiscard]] std::size_t arena_bytes(const Graph& graph, const CompileOptions& options) override {
+    const DeviceScope scope(card_.index);
     std::vector<std::size_t> offsets;
     return cuda::plan(cuda::lower(graph, options), card_.multiprocessors, offsets).arena_bytes;
   }

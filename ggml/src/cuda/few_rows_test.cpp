@@ -158,15 +158,16 @@ TEST(LatentAttention, ReadsValuesOutOfTheKeys) {
     DType type;
     int n_head, dk, dv;
   };
-  for (const Case& form : {Case{DType::f16, 16, 576, 512}, Case{DType::q8_0, 5, 576, 512}, Case{DType::bf16, 4, 96, 64},
-                           Case{DType::q4_0, 4, 96, 64}, Case{DType::f16, 3, 36, 20}}) {
+  for (const Case& form :
+       {Case{DType::f16, 16, 576, 512}, Case{DType::f16, 3, 320, 288}, Case{DType::q8_0, 5, 576, 512},
+        Case{DType::bf16, 4, 96, 64}, Case{DType::q4_0, 4, 96, 64}, Case{DType::f16, 3, 36, 20}}) {
     AttentionParams p;
     p.kv = {.k_type = form.type, .v_type = form.type, .n_head_kv = 1, .dk = form.dk, .dv = 0};
     p.n_head = form.n_head;
     p.scale = 1.0f / std::sqrt(static_cast<float>(form.dk));
     p.v_of_k = form.dv;
-    for (const std::vector<SpanCase>& step :
-         std::vector<std::vector<SpanCase>>{{{1, 700}}, {{1, 3}, {7, 100}}, {{40, 90}}}) {
+    for (const std::vector<SpanCase>& step : std::vector<std::vector<SpanCase>>{
+             {{1, 700}}, {{1, 3}, {7, 100}}, {{40, 90}}, {{20, 1500}, {1, 63}, {33, 0}}}) {
       int rows = 0, bucket = 1;
       for (const SpanCase& s : step) rows += s.n_rows;
       while (bucket < rows) bucket *= 2;

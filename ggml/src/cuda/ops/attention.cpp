@@ -1,5 +1,6 @@
 #include "cuda/kernels/attention.h"
 
+#include "cuda/kernels/latent_attention.h"
 #include "cuda/kernels/prompt_attention.h"
 #include "cuda/ops/heads.h"
 #include "cuda/ops/projection.h"
@@ -75,30 +76,51 @@ class Attend {
     a_.window = p.window;
     const int width = a_.kv.dv * p.n_head;
     a_.tokens = c.rows(node.dst[0], width);
-    const int group = p.n_head / p.kv.n_head_kv, rows = a_.tokens.capacity;
-    for_prompts_ = rows > kFewRows && has_prompt_attention(a_.kv);
-    few_ = !for_prompts_ && few_rows_attention_fits(a_.kv);
     max_spans_ = static_cast<int>(c.tensor(node.src[pool + 1]).shape[1]);
-    a_.n_splits = few_           ? few_rows_attention_splits(a_.kv, rows, group, c.multiprocessors())
-                  : for_prompts_ ? prompt_attention_splits(rows, p.n_head, p.kv.n_head_kv, c.multiprocessors())
-                                 : attention_splits(rows, p.kv.n_head_kv, c.multiprocessors());
-    if (few_ && a_.n_splits > 1) a_.arrived = c.counters(few_rows_attention_counters(a_.kv, rows, group));
+    choose_kernel(c, p.has_sinks);
     RoundedOutput rounded[1];
     set_rounded_outputs(c, node.dst[0], width, a_.tokens, rounded);
     a_.rounded = rounded[0];
     if (a_.n_splits > 1) {
-      a_.partial = carver.array<float>(static_cast<std::int64_t>(rows) * p.n_head * a_.n_splits * (a_.kv.dv + 2));
+      a_.partial =
+          carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * p.n_head * a_.n_splits * (a_.kv.dv + 2));
     }
   }
   void launch(cudaStream_t stream) const {
-    few_           ? launch_few_rows_attention(a_, stream)
-    : for_prompts_ ? launch_prompt_attention(a_, max_spans_, stream)
-                   : launch_attention(a_, stream);
+    switch (kernel_) {
+      case Kernel::few_rows:
+        return launch_few_rows_attention(a_, stream);
+      case Kernel::prompt:
+        return launch_prompt_attention(a_, max_spans_, stream);
+      case Kernel::latent_prompt:
+        return launch_latent_attention(a_, max_spans_, stream);
+      case Kernel::any:
+        return launch_attention(a_, stream);
+    }
   }
 
  private:
+  enum class Kernel : std::uint8_t { few_rows, prompt, latent_prompt, any };
+
+  void choose_kernel(const BindContext& c, bool has_sinks) {
+    const int rows = a_.tokens.capacity, n_kv = a_.kv.n_head_kv, group = a_.n_head / n_kv;
+    if (rows > kFewRows && has_prompt_attention(a_.kv)) {
+      kernel_ = Kernel::prompt;
+      a_.n_splits = prompt_attention_splits(rows, a_.n_head, n_kv, c.multiprocessors());
+    } else if (rows > kFewRows && !has_sinks && has_latent_attention(a_)) {
+      kernel_ = Kernel::latent_prompt;
+      a_.n_splits = latent_attention_splits(rows, a_.n_head, n_kv, c.multiprocessors());
+    } else if (few_rows_attention_fits(a_.kv)) {
+      kernel_ = Kernel::few_rows;
+      a_.n_splits = few_rows_attention_splits(a_.kv, rows, group, c.multiprocessors());
+      if (a_.n_splits > 1) a_.arrived = c.counters(few_rows_attention_counters(a_.kv, rows, group));
+    } else {
+      a_.n_splits = attention_splits(rows, n_kv, c.multiprocessors());
+    }
+  }
+
   AttentionArgs a_;
-  bool few_ = false, for_prompts_ = false;
+  Kernel kernel_ = Kernel::any;
   int max_spans_ = 0;
 };
 
