@@ -185,6 +185,49 @@ TEST(LatentAttention, ReadsValuesOutOfTheKeys) {
   }
 }
 
+TEST(LatentAttention, GivesWhatItsPrimitivesGive) {
+  struct Case {
+    DType weights, cache;
+    int n_head, nope, kv_rank;
+  };
+  constexpr int kRot = 64, kValues = 96;
+  for (const Case& form : {Case{DType::q8_0, DType::f16, 16, 128, 512}, Case{DType::q4_k, DType::q8_0, 5, 256, 512},
+                           Case{DType::q5_0, DType::f32, 4, 64, 96}, Case{DType::f16, DType::q4_0, 6, 128, 256},
+                           Case{DType::bf16, DType::bf16, 3, 40, 64}, Case{DType::f32, DType::f16, 4, 128, 512}}) {
+    MlaParams p;
+    p.n_head = form.n_head;
+    p.nope = p.k_up_rows = form.nope;
+    p.n_rot = kRot;
+    p.kv_rank = form.kv_rank;
+    p.dv = p.v_up_rows = kValues;
+    p.kv = {.k_type = form.cache, .v_type = form.cache, .n_head_kv = 1, .dk = form.kv_rank + kRot, .dv = 0};
+    p.scale = 0.05f;
+    for (const std::vector<SpanCase>& step :
+         std::vector<std::vector<SpanCase>>{{{1, 0}}, {{1, 700}}, {{1, 3}, {6, 100}}, {{30, 200}, {1, 63}}}) {
+      int rows = 0, bucket = 1;
+      for (const SpanCase& s : step) rows += s.n_rows;
+      while (bucket < rows) bucket *= 2;
+      TestBed bed(bucket, 1, 19);
+      const Cache cache = make_cache(bed, p.kv, step);
+      const Slot slots[] = {bed.slot(form.weights, Shape(form.nope, form.kv_rank, form.n_head)),
+                            bed.slot(form.weights, Shape(form.kv_rank, std::int64_t{form.nope} * form.n_head)),
+                            bed.slot(form.weights, Shape(form.kv_rank, std::int64_t{kValues} * form.n_head))};
+      const TensorId q = bed.random_input("q", Shape(form.nope + kRot, form.n_head, bucket), Rows::tokens);
+      const TensorId latent = bed.random_input("latent", Shape(form.kv_rank, bucket), Rows::tokens);
+      const TensorId k_rot = bed.random_input("k_rot", Shape(kRot, 1, bucket), Rows::tokens);
+      bed.output(bed.graph().mla({q, latent, k_rot, {cache.pool, cache.spans, cache.table}}, slots, p, "y"), "y");
+      const StepCounts counts{rows, 0, cache.n_spans};
+      const Outcome want = bed.run_cpu(counts, {.decompose_all = true}), got = bed.run_cpu(counts, {});
+      ASSERT_EQ(got.description.size(), 1u);
+      const std::int64_t width = std::int64_t{kValues} * form.n_head;
+      const std::string what = std::string(type_info(form.weights).id) + ", " + std::to_string(rows) + " rows";
+      const Tolerance tolerance{.row = 1e-4, .outlier_row = 5e-3, .outlier_share = 0.3};
+      expect_close(got.values.at("y"), want.values.at("y"), width, width * rows, tolerance, what);
+      EXPECT_TRUE(got.words.at("pool") == want.words.at("pool")) << what << ": other bytes in the cache";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, FewRowsAttention, testing::ValuesIn(attention_cases()),
                          [](const auto& row) { return row.param.name; });
 

@@ -32,7 +32,7 @@ struct HeadWork {
     return a.shared ? t : t * a.n_head + head;
   }
   __device__ float* result(const HeadProductArgs& a, int token) const {
-    return a.y + (static_cast<std::int64_t>(first_token + token) * a.n_head + head) * a.count + n;
+    return a.y + (static_cast<std::int64_t>(first_token + token) * a.n_head + head) * a.y_stride + n;
   }
 };
 

@@ -32,13 +32,14 @@ void launch_concat(const ConcatArgs& args, CUstream_st* stream);
 inline constexpr int kMostHadamard = 8192;
 void launch_hadamard(const float* x, float* y, int n, const RowCount& rows, CUstream_st* stream);
 
-/// y [count, n_head, tokens]: rows [begin, begin + count) of each head's matrix times the head's row of x, or the
-/// token's where `shared`.
+/// y [count, n_head, tokens], y_stride from head to head: rows [begin, begin + count) of each head's matrix times the
+/// head's row of x, or the token's where `shared`.
 struct HeadProductArgs {
   PlanarWeight w;                  // heads one after another, rows_per_head each
   QuantisedRows x;                 // quantised types
   const float* x_float = nullptr;  // float types
   float* y = nullptr;
+  std::int64_t y_stride = 0;
   int n_head = 0, rows_per_head = 0, begin = 0, count = 0;
   bool shared = false;
   RowCount tokens;

@@ -2,6 +2,7 @@
 
 #include "cuda/kernels/latent_attention.h"
 #include "cuda/kernels/prompt_attention.h"
+#include "cuda/ops/attend.h"
 #include "cuda/ops/heads.h"
 #include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
@@ -31,16 +32,10 @@ KvCoding coding_of(DType type, int dim) {
   return c;
 }
 
-/// pool, spans and block table are consecutive sources from `first` on.
-KvInputs inputs_of(const BindContext& c, const Node& node, std::size_t first) {
-  return {c.data<std::uint8_t>(node.src[first]), c.data<const AttnSpan>(node.src[first + 1]),
-          c.data<const std::int32_t>(node.src[first + 2]), c.n_spans()};
-}
-
 AppendArgs append_args(const BindContext& c, const Node& node, std::size_t k, const KvLayout& kv) {
   AppendArgs a;
   a.kv = planes_of(kv);
-  a.in = inputs_of(c, node, k + 2);
+  a.in = cache_inputs(c, node, k + 2);
   a.k = c.data<const float>(node.src[k]);
   a.v = c.data<const float>(node.src[k + 1]);
   a.tokens = c.rows(node.src[k], static_cast<std::int64_t>(kv.dk) * kv.n_head_kv);
@@ -57,72 +52,23 @@ class KvAppend final : public BoundOp {
   AppendArgs a_;
 };
 
-/// Softmax attention over the blocks, split over the card.
-class Attend {
- public:
-  Attend(const BindContext& c, const Node& node, std::size_t pool, Carver& carver) {
-    const auto& p = std::get<AttentionParams>(node.params);
-    a_.kv = planes_read(p);
-    a_.in = inputs_of(c, node, pool);
-    a_.q = c.data<const float>(node.src[0]);
-    a_.sinks = p.has_sinks ? c.data<const float>(node.slots[0].weight) : nullptr;
-    a_.y = c.data<float>(node.dst[0]);
-    a_.n_head = p.n_head;
-    a_.scale = p.scale;
-    a_.softcap = p.softcap;
-    a_.max_alibi_bias = p.max_alibi_bias;
-    a_.causal = p.causal;
-    a_.window_kind = p.window_kind;
-    a_.window = p.window;
-    const int width = a_.kv.dv * p.n_head;
-    a_.tokens = c.rows(node.dst[0], width);
-    max_spans_ = static_cast<int>(c.tensor(node.src[pool + 1]).shape[1]);
-    choose_kernel(c, p.has_sinks);
-    RoundedOutput rounded[1];
-    set_rounded_outputs(c, node.dst[0], width, a_.tokens, rounded);
-    a_.rounded = rounded[0];
-    if (a_.n_splits > 1) {
-      a_.partial =
-          carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * p.n_head * a_.n_splits * (a_.kv.dv + 2));
-    }
-  }
-  void launch(cudaStream_t stream) const {
-    switch (kernel_) {
-      case Kernel::few_rows:
-        return launch_few_rows_attention(a_, stream);
-      case Kernel::prompt:
-        return launch_prompt_attention(a_, max_spans_, stream);
-      case Kernel::latent_prompt:
-        return launch_latent_attention(a_, max_spans_, stream);
-      case Kernel::any:
-        return launch_attention(a_, stream);
-    }
-  }
-
- private:
-  enum class Kernel : std::uint8_t { few_rows, prompt, latent_prompt, any };
-
-  void choose_kernel(const BindContext& c, bool has_sinks) {
-    const int rows = a_.tokens.capacity, n_kv = a_.kv.n_head_kv, group = a_.n_head / n_kv;
-    if (rows > kFewRows && has_prompt_attention(a_.kv)) {
-      kernel_ = Kernel::prompt;
-      a_.n_splits = prompt_attention_splits(rows, a_.n_head, n_kv, c.multiprocessors());
-    } else if (rows > kFewRows && !has_sinks && has_latent_attention(a_)) {
-      kernel_ = Kernel::latent_prompt;
-      a_.n_splits = latent_attention_splits(rows, a_.n_head, n_kv, c.multiprocessors());
-    } else if (few_rows_attention_fits(a_.kv)) {
-      kernel_ = Kernel::few_rows;
-      a_.n_splits = few_rows_attention_splits(a_.kv, rows, group, c.multiprocessors());
-      if (a_.n_splits > 1) a_.arrived = c.counters(few_rows_attention_counters(a_.kv, rows, group));
-    } else {
-      a_.n_splits = attention_splits(rows, n_kv, c.multiprocessors());
-    }
-  }
-
-  AttentionArgs a_;
-  Kernel kernel_ = Kernel::any;
-  int max_spans_ = 0;
-};
+/// Attention of a node whose pool is its source `pool`.
+Attend attend_of(const BindContext& c, const Node& node, std::size_t pool, Carver& carver) {
+  const auto& p = std::get<AttentionParams>(node.params);
+  const int width = planes_read(p).dv * p.n_head;
+  Attend::Tensors t;
+  t.q = c.data<const float>(node.src[0]);
+  t.sinks = p.has_sinks ? c.data<const float>(node.slots[0].weight) : nullptr;
+  t.y = c.data<float>(node.dst[0]);
+  t.tokens = c.rows(node.dst[0], width);
+  t.in = cache_inputs(c, node, pool);
+  t.max_spans = static_cast<int>(c.tensor(node.src[pool + 1]).shape[1]);
+  Attend attend(c, p, t, carver);
+  RoundedOutput rounded[1];
+  set_rounded_outputs(c, node.dst[0], width, t.tokens, rounded);
+  attend.set_rounded(rounded[0]);
+  return attend;
+}
 
 /// Norms of q and k, rotation and the cache's new cells in one launch.
 class Heads final : public BoundOp {
@@ -130,7 +76,7 @@ class Heads final : public BoundOp {
   Heads(const BindContext& c, const HeadsParams& p, const Node& node) {
     const std::size_t q = p.rope.has_factors ? 2 : 1;
     a_.kv = planes_of(p.kv);
-    a_.in = inputs_of(c, node, q + 3);
+    a_.in = cache_inputs(c, node, q + 3);
     a_.q = c.data<const float>(node.src[q]);
     a_.k = c.data<const float>(node.src[q + 1]);
     a_.v = c.data<const float>(node.src[q + 2]);
@@ -159,7 +105,7 @@ class Heads final : public BoundOp {
 
 class AttnDense final : public BoundOp {
  public:
-  AttnDense(const BindContext& c, const Node& node, Carver& carver) : attend_(c, node, 1, carver) {}
+  AttnDense(const BindContext& c, const Node& node, Carver& carver) : attend_(attend_of(c, node, 1, carver)) {}
   void launch(cudaStream_t stream) const override { attend_.launch(stream); }
 
  private:
@@ -169,7 +115,8 @@ class AttnDense final : public BoundOp {
 class Attention final : public BoundOp {
  public:
   Attention(const BindContext& c, const Node& node, Carver& carver)
-      : append_(append_args(c, node, 1, std::get<AttentionParams>(node.params).kv)), attend_(c, node, 3, carver) {}
+      : append_(append_args(c, node, 1, std::get<AttentionParams>(node.params).kv)),
+        attend_(attend_of(c, node, 3, carver)) {}
   void launch(cudaStream_t stream) const override {
     launch_kv_append(append_, stream);
     attend_.launch(stream);
@@ -193,6 +140,64 @@ const char* attention_declines(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+KvInputs cache_inputs(const BindContext& context, const Node& node, std::size_t first) {
+  return {context.data<std::uint8_t>(node.src[first]), context.data<const AttnSpan>(node.src[first + 1]),
+          context.data<const std::int32_t>(node.src[first + 2]), context.n_spans()};
+}
+
+Attend::Attend(const BindContext& context, const AttentionParams& params, const Tensors& tensors, Carver& carver)
+    : max_spans_(tensors.max_spans) {
+  a_.kv = planes_read(params);
+  a_.in = tensors.in;
+  a_.q = tensors.q;
+  a_.sinks = tensors.sinks;
+  a_.y = tensors.y;
+  a_.n_head = params.n_head;
+  a_.scale = params.scale;
+  a_.softcap = params.softcap;
+  a_.max_alibi_bias = params.max_alibi_bias;
+  a_.causal = params.causal;
+  a_.window_kind = params.window_kind;
+  a_.window = params.window;
+  a_.tokens = tensors.tokens;
+  choose_kernel(context, params.has_sinks);
+  if (a_.n_splits > 1) {
+    a_.partial = carver.array<float>(static_cast<std::int64_t>(a_.tokens.capacity) * params.n_head * a_.n_splits *
+                                     (a_.kv.dv + 2));
+  }
+}
+
+void Attend::choose_kernel(const BindContext& context, bool has_sinks) {
+  const int rows = a_.tokens.capacity, n_kv = a_.kv.n_head_kv, group = a_.n_head / n_kv;
+  const int multiprocessors = context.multiprocessors();
+  if (rows > kFewRows && has_prompt_attention(a_.kv)) {
+    kernel_ = Kernel::prompt;
+    a_.n_splits = prompt_attention_splits(rows, a_.n_head, n_kv, multiprocessors);
+  } else if (rows > kFewRows && !has_sinks && has_latent_attention(a_)) {
+    kernel_ = Kernel::latent_prompt;
+    a_.n_splits = latent_attention_splits(rows, a_.n_head, n_kv, multiprocessors);
+  } else if (few_rows_attention_fits(a_.kv)) {
+    kernel_ = Kernel::few_rows;
+    a_.n_splits = few_rows_attention_splits(a_.kv, rows, group, multiprocessors);
+    if (a_.n_splits > 1) a_.arrived = context.counters(few_rows_attention_counters(a_.kv, rows, group));
+  } else {
+    a_.n_splits = attention_splits(rows, n_kv, multiprocessors);
+  }
+}
+
+void Attend::launch(cudaStream_t stream) const {
+  switch (kernel_) {
+    case Kernel::few_rows:
+      return launch_few_rows_attention(a_, stream);
+    case Kernel::prompt:
+      return launch_prompt_attention(a_, max_spans_, stream);
+    case Kernel::latent_prompt:
+      return launch_latent_attention(a_, max_spans_, stream);
+    case Kernel::any:
+      return launch_attention(a_, stream);
+  }
+}
 
 KvPlanes planes_of(const KvLayout& kv) {
   KvPlanes p;

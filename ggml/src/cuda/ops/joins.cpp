@@ -1,7 +1,7 @@
 #include "cuda/kernels/joins.h"
 
+#include "cuda/ops/head_product.h"
 #include "cuda/ops/plane_kinds.h"
-#include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
 
 namespace ggml::cuda {
@@ -64,37 +64,28 @@ const char* hadamard_declines(const Graph& graph, const Node& node) {
   return graph.at(node.src[0]).shape[0] > kMostHadamard ? "heads of more than 8192 elements" : nullptr;
 }
 
-/// As mul_mat, rounding activations that come rounded changes nothing but the form.
 class MulMatHeads final : public BoundOp {
  public:
   MulMatHeads(const BindContext& c, const Node& node, Carver& carver)
-      : projection_(c, Slot{node.src[0], {}, {}, false}),
+      : product_(c, node.src[0], std::get<MulMatHeadsParams>(node.params)),
         x_(c.data<const float>(node.src[1])),
-        input_(projection_.act(), projection_.k(), c.rows(node.src[1], projection_.k()), carver) {
-    const auto& p = std::get<MulMatHeadsParams>(node.params);
-    a_.w = c.weight(node.src[0]);
-    a_.x = input_.quantised();
-    a_.y = c.data<float>(node.dst[0]);
-    a_.n_head = p.n_head;
-    a_.rows_per_head = p.rows_per_head;
-    a_.begin = p.begin;
-    a_.count = p.count;
-    a_.shared = c.tensor(node.src[1]).shape[1] == 1;
-    a_.tokens = c.rows(node.dst[0], std::int64_t{p.count} * p.n_head);
-  }
+        y_(c.data<float>(node.dst[0])),
+        shared_(c.tensor(node.src[1]).shape[1] == 1),
+        tokens_(c.rows(node.dst[0], std::int64_t{product_.count()} * product_.n_head())),
+        input_(product_.act(), product_.k(), c.rows(node.src[1], product_.k()), carver) {}
+  // As in mul_mat, rounding activations that come rounded changes nothing but the form.
   void launch(cudaStream_t stream) const override {
     input_.launch(x_, stream);
-    if (projection_.is_quantised()) return launch_head_product(plane_kind(projection_.spec()), a_, stream);
-    HeadProductArgs a = a_;
-    a.x_float = input_.floats(x_);
-    launch_float_head_product(float_kind(projection_.spec().stored), a, stream);
+    product_.launch({input_.quantised(), input_.floats(x_), shared_}, y_, product_.count(), tokens_, stream);
   }
 
  private:
-  Projection projection_;
+  HeadProduct product_;
   const float* x_;
+  float* y_;
+  bool shared_;
+  RowCount tokens_;
   RoundedRows input_;
-  HeadProductArgs a_;
 };
 
 const char* mul_mat_heads_declines(const Graph& graph, const Node& node) {
@@ -102,6 +93,28 @@ const char* mul_mat_heads_declines(const Graph& graph, const Node& node) {
 }
 
 }  // namespace
+
+HeadProduct::HeadProduct(const BindContext& context, TensorId weight, const MulMatHeadsParams& params)
+    : projection_(context, Slot{weight, {}, {}, false}) {
+  a_.w = context.weight(weight);
+  a_.n_head = params.n_head;
+  a_.rows_per_head = params.rows_per_head;
+  a_.begin = params.begin;
+  a_.count = params.count;
+}
+
+void HeadProduct::launch(const Input& x, float* y, std::int64_t y_stride, const RowCount& tokens,
+                         cudaStream_t stream) const {
+  HeadProductArgs a = a_;
+  a.x = x.quantised;
+  a.x_float = x.floats;
+  a.shared = x.shared;
+  a.y = y;
+  a.y_stride = y_stride;
+  a.tokens = tokens;
+  if (projection_.is_quantised()) return launch_head_product(plane_kind(projection_.spec()), a, stream);
+  launch_float_head_product(float_kind(projection_.spec().stored), a, stream);
+}
 
 const OpImpl kSlice{"slice", accepts_always, bind_as<Slice>};
 const OpImpl kConcat{"concat", accepts_always, bind_as<Concat>};

@@ -20,6 +20,7 @@ constexpr Row kRows[] = {
     {Op::moe_route, &kMoeRoute},
     {Op::moe_ffn, &kMoeFfn},
     {Op::sample, &kSample},
+    {Op::mla, &kMla},
     {Op::delta_net, &kDeltaNet},
     {Op::get_rows, &kGetRows},
     {Op::quantise_act, &kQuantiseAct},
