@@ -212,7 +212,8 @@ class StoredKey {
     block_ = group.layer_base(0) +
              static_cast<std::size_t>(group.table(seq).blocks[entry]) * group.spec().layout.block_bytes();
     const ggml::KvForm form = ggml::kv_form(layout_.k_type);
-    const auto row = static_cast<std::size_t>(kKvBlockTokens + cell % kKvBlockTokens);  // of head 1
+    const auto row =
+        static_cast<std::size_t>(kKvBlockTokens) + static_cast<std::size_t>(cell % kKvBlockTokens);  // of head 1
     values_ = block_ + row * form.value_bytes(layout_.dk);
     scales_ = block_ + layout_.k_scales() + row * form.scale_bytes(layout_.dk);
   }

@@ -43,6 +43,7 @@ const Family* find_family(std::string_view arch) noexcept {
 
 std::vector<std::string_view> family_names() {
   std::vector<std::string_view> names;
+  names.reserve(std::size(kFamilies));
   for (const Family* family : kFamilies) names.push_back(family->arch);
   return names;
 }

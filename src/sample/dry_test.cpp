@@ -155,9 +155,11 @@ TEST(Dry, ManyBreakersAreRecognisedAsTheDefinitionSays) {
 
 TEST(Dry, AThousandBreakersCostOnePassOverTheVocabulary) {
   std::vector<std::string> words;
+  words.reserve(50'000);
   for (int i = 0; i < 50'000; ++i) words.push_back("w" + std::to_string(i * 7919 % 1'000'003));
   const Vocab vocab = word_vocab(words);
   std::vector<std::string> breakers;
+  breakers.reserve(kMaxDryBreakers);
   for (int i = 0; i < kMaxDryBreakers; ++i) breakers.push_back("w" + std::to_string(i) + "xyz");
   const std::clock_t begin = std::clock();
   const Breakers known(breakers, vocab);

@@ -31,6 +31,7 @@ void chain(benchmark::State& state, const SamplingParams& params) {
   for (float& x : logits) x = normal(random);
   llama::Sampler sampler(params, vocab_of(n), 4096);
   std::vector<llama::Token> prompt;
+  prompt.reserve(4096);
   for (int i = 0; i < 4096; ++i) prompt.push_back(static_cast<llama::Token>(3 + (i * i) % 1500));
   sampler.accept_prompt(prompt);
   std::vector<std::byte> scratch(ggml::sampler_scratch_bytes(n));

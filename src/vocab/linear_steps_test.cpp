@@ -74,7 +74,9 @@ void expect_linear(const std::string& name, const Vocab& vocab, const std::vecto
     const auto count = [&](const std::string& text) {
       return steps_of([&] { (void)vocab.tokenize(text, {.parse_special = true}); });
     };
-    expect_linear(name + ", '" + unit + "'", count(half), count(whole), whole.size());
+    std::string label = name;
+    label.append(", '").append(unit).append("'");
+    expect_linear(label, count(half), count(whole), whole.size());
   }
 }
 

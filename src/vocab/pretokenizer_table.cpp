@@ -118,7 +118,7 @@ const PreTokenizerGroup kGroups[] = {
          R"~((?:[\t\n]|    |  ))~",
          R"~(\p{N})~",
          R"~([\p{P}!-/:-@\[-`{-~])~",
-         RE_GPT2}},
+         RE_GPT2}},  // one text of several literals. NOLINT(bugprone-suspicious-missing-comma)
     {"gpt-4o",
         {R"~([^\r\n\p{L}\p{N}]?)~" RE_UPPER R"~(*)~" RE_LOWER R"~(+)~" RE_ENDINGS R"~(?)~"
          R"~(|[^\r\n\p{L}\p{N}]?)~" RE_UPPER R"~(+)~" RE_LOWER R"~(*)~" RE_ENDINGS R"~(?)~"

@@ -37,6 +37,7 @@ std::string load_error(const Metadata& metadata) {
 
 std::vector<std::string> texts(const Vocab& vocab, const std::vector<Token>& tokens) {
   std::vector<std::string> out;
+  out.reserve(tokens.size());
   for (const Token t : tokens) out.emplace_back(vocab.text(t));
   return out;
 }
@@ -311,6 +312,7 @@ TEST(Threads, OneVocabularyServesManyAtOnce) {
   const std::string text = "the hello and 123 <tool> \xF0\x9F\x98\x80 in the end";
   const auto expected = vocab.tokenize(text, {.parse_special = true});
   std::vector<std::thread> threads;
+  threads.reserve(4);
   std::atomic<int> wrong = 0;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {

@@ -25,7 +25,7 @@ std::string json_string(const std::string& text) {
 }
 
 std::string json_value(const Field& field, const Result& result) {
-  const std::string value = field.value(result);
+  std::string value = field.value(result);
   switch (field.type) {
     case FieldType::text:
       return json_string(value);

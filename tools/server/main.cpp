@@ -1,9 +1,9 @@
 // llama-server: serves one model over HTTP.
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -104,6 +104,7 @@ int serve(const common::Settings& settings) {
   });
   http.stop(kGrace + kHurry);
   http.set_service(nullptr);
+  // The thread waits for this signal, which is blocked. NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread)
   pthread_kill(second.native_handle(), SIGTERM);
   second.join();
   return 0;

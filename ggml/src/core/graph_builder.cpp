@@ -73,10 +73,10 @@ std::vector<TensorId> GraphBuilder::add(Op op, OpParams params, std::span<const 
                                         std::span<const Slot> slots, std::string name) {
   TANDEM_ASSERT(params_fit(op, params), "the parameters are those of another op");
   const std::vector<TensorDesc> results = infer_results(op, {graph_, src, slots, params, name}).take();
-  Node node{op, std::move(params), {src.begin(), src.end()}, {slots.begin(), slots.end()}, {}, name};
+  Node node{op, params, {src.begin(), src.end()}, {slots.begin(), slots.end()}, {}, std::move(name)};
   for (std::size_t i = 0; i < results.size(); ++i) {
     Tensor tensor;
-    tensor.name = i == 0 ? name : name + "." + std::to_string(i);
+    tensor.name = i == 0 ? node.name : node.name + "." + std::to_string(i);
     tensor.type = results[i].type;
     tensor.shape = results[i].shape;
     tensor.rows = results[i].rows;
@@ -89,7 +89,7 @@ std::vector<TensorId> GraphBuilder::add(Op op, OpParams params, std::span<const 
 
 TensorId GraphBuilder::add_one(Op op, OpParams params, std::vector<TensorId> src, std::span<const Slot> slots,
                                std::string name) {
-  return add(op, std::move(params), src, slots, std::move(name)).front();
+  return add(op, params, src, slots, std::move(name)).front();
 }
 
 TensorId GraphBuilder::embed(TensorId ids, const Slot& table, const EmbedParams& params, std::string name) {

@@ -89,6 +89,7 @@ class HostBuffer final : public Buffer {
 /// Work on the CPU is done when submit() returns, so its Event only keeps the outcome.
 class OutcomeEvent final : public Event {
  public:
+  // wait() throws it. NOLINTNEXTLINE(bugprone-throw-keyword-missing)
   explicit OutcomeEvent(std::exception_ptr failure) : failure_(std::move(failure)) {}
   void wait() override {
     if (failure_) std::rethrow_exception(failure_);

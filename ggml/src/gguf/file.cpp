@@ -61,7 +61,7 @@ void check_is_first_part(const Metadata& metadata, const std::string& path, std:
 }  // namespace
 
 std::string part_suffix(std::int64_t number, std::int64_t count) {
-  return strf("-%05lld-of-%05lld.gguf", static_cast<long long>(number + 1), static_cast<long long>(count));
+  return strf("-%05lld-of-%05lld.gguf", static_cast<long long>(number) + 1, static_cast<long long>(count));
 }
 
 File File::parse(std::span<const std::byte> bytes, const std::string& name) {

@@ -31,7 +31,8 @@ class RawGguf {
   RawGguf& key(std::string_view name, ValueType type) {
     return string(name).number32(static_cast<std::uint32_t>(type));
   }
-  RawGguf& tensor(std::string_view name, std::vector<std::uint64_t> extents, std::uint32_t type, std::uint64_t offset) {
+  RawGguf& tensor(std::string_view name, const std::vector<std::uint64_t>& extents, std::uint32_t type,
+                  std::uint64_t offset) {
     string(name).number32(static_cast<std::uint32_t>(extents.size()));
     for (const std::uint64_t extent : extents) number64(extent);
     return number32(type).number64(offset);

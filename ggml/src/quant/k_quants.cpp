@@ -238,7 +238,7 @@ struct Q6_K {
 
   /// Of the rounded scale of group g and those next to it, the one that its weights are closest to.
   static std::int8_t best_neighbour(const float* x, const float* w, const Block& block, int g) {
-    int best = block.scales[g];
+    auto best = static_cast<int>(block.scales[g]);
     float least = -1;
     for (const int step : {0, -1, 1, -2, 2}) {
       const int factor = std::clamp(block.scales[g] + step, -128, 127);

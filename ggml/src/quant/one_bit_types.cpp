@@ -23,7 +23,7 @@ using BookM = ShiftedBook<G1s, 16, 8>;
 template <class F>
 void shifted_codes(const F& f, int n, std::int8_t* code) {
   for (int e = 0; e < n; ++e) {
-    const int level = kGrid1s.at[f.index[e / 8] % G1s::kCount][e % 8];
+    const auto level = static_cast<int>(kGrid1s.at[f.index[e / 8] % G1s::kCount][e % 8]);
     code[e] = static_cast<std::int8_t>(8 * level + (f.sign[e / 8] != 0 ? -1 : 1));
   }
 }

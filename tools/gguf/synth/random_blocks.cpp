@@ -171,7 +171,7 @@ void RandomBlocks::make_pool() {
 
 void RandomBlocks::fill_from_pool(std::span<std::byte> dst, RandomWords& random) const {
   const ggml::TypeInfo& info = ggml::type_info(type_);
-  const std::size_t header = static_cast<std::size_t>(info.row_header_bytes * info.rows_per_group);
+  const auto header = static_cast<std::size_t>(info.row_header_bytes) * static_cast<std::size_t>(info.rows_per_group);
   const std::size_t n_blocks = (values_.size() - header) / block_bytes_;
   for (std::size_t unit = 0; unit < dst.size(); unit += unit_bytes_) {
     std::memcpy(dst.data() + unit, values_.data(), header);

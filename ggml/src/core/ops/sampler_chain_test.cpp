@@ -237,8 +237,10 @@ TEST(SamplerChain, PreselectionEqualsTheWholeVocabulary) {
                         static_cast<std::int32_t>(random() % 3), i % 3 == 0 ? 1.5f : 0.0f});
     std::vector<std::uint32_t> mask;
     if (round % 2 == 0)
-      for (std::size_t i = 0; i <= logits.size() / 32; ++i)
-        mask.push_back(static_cast<std::uint32_t>(random() & random()));
+      for (std::size_t i = 0; i <= logits.size() / 32; ++i) {
+        const auto half_of_the_bits = static_cast<std::uint32_t>(random());
+        mask.push_back(half_of_the_bits & static_cast<std::uint32_t>(random()));
+      }
     SampleRow row = plain_row();
     row.repeat_penalty = 1.3f;
     row.presence_penalty = 0.4f;

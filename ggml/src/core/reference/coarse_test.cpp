@@ -182,6 +182,7 @@ class MoeFfn : public ::testing::Test {
       return Slot{h.builder().weight(parts.back()), {}, {}, false};
     };
     std::vector<Slot> dense;
+    dense.reserve(s.size());
     for (const Slot& slot : s) dense.push_back(part(slot));
     return h.run({.n_tokens = kTokens}, h.builder().ffn(x, dense, {}, "expert"));
   }
@@ -295,7 +296,7 @@ class Attention : public ::testing::Test {
     Slot sinks;
     if (p.has_sinks) sinks = h.slot(DType::f32, Shape(p.n_head), sink_values);
     const TensorId y = h.builder().attention({q, k, v}, cache, sinks, p, "attn");
-    const Floats out = h.run({.n_tokens = kTokens, .n_spans = n_spans}, y);
+    Floats out = h.run({.n_tokens = kTokens, .n_spans = n_spans}, y);
     pool = h.bytes(cache.pool);
     return out;
   }

@@ -17,7 +17,7 @@ void expect_near(const Floats& got, const Floats& expected, float tolerance = 1e
 }
 
 TensorId one(Harness& h, Op op, OpParams params, std::vector<TensorId> src) {
-  return h.builder().add(op, std::move(params), src, {}, "y").front();
+  return h.builder().add(op, params, src, {}, "y").front();
 }
 
 TEST(Reference, TouchesRealRowsOnly) {

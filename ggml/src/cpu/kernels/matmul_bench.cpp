@@ -171,7 +171,9 @@ void register_all() {
       if (shape.k % type_info(type).block_weights != 0) continue;
       const std::string tail = std::string(type_info(type).id) + "/" + shape.name;
       const auto add = [&](const std::string& name, auto run, std::int64_t m) {
-        benchmark::RegisterBenchmark((name + "/" + tail + "/m" + std::to_string(m)).c_str(),
+        std::string whole = name;
+        whole.append("/").append(tail).append("/m").append(std::to_string(m));
+        benchmark::RegisterBenchmark(whole.c_str(),
                                      [=, &shape](benchmark::State& state) { run(state, type, shape, m); })
             ->UseManualTime()
             ->Iterations(kPairs)

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -333,7 +334,8 @@ TEST_P(Rounding, OfActivationsAgreesWithTheScalarTable) {
         float fa, fb;
         std::memcpy(&fa, a.data() + i, 4);
         std::memcpy(&fb, b.data() + i, 4);
-        ASSERT_TRUE(std::memcmp(&fa, &fb, 4) == 0 || fa == fb) << static_cast<int>(form) << " " << name << " at " << i;
+        ASSERT_TRUE(std::bit_cast<std::uint32_t>(fa) == std::bit_cast<std::uint32_t>(fb) || fa == fb)
+            << static_cast<int>(form) << " " << name << " at " << i;
       }
     }
   }
@@ -370,8 +372,8 @@ TEST_P(Rounding, OfActivationsIsTheReferences) {
           d = f16_to_f32(half);
         }
         ASSERT_EQ(piece.d[col % kActPiece / 32], d) << f.name << " " << name << " element " << e;
-        const int q = static_cast<std::int8_t>(block[f.q_at + e % f.block]);
-        const int got = piece.q[col % kActPiece];
+        const auto q = static_cast<int>(static_cast<std::int8_t>(block[f.q_at + e % f.block]));
+        const auto got = static_cast<int>(piece.q[col % kActPiece]);
         ASSERT_LE(std::abs(got - q), f.type == ActType::q8_k ? 0 : 1) << f.name << " " << name << " element " << e;
         different += got != q ? 1 : 0;
       }

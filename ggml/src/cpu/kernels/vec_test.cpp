@@ -281,7 +281,7 @@ TEST_P(Vectors, AttentionReadsTheKeyItIsAskedFor) {
   // One-hot keys: the score of token t is element t of the query.
   const int dim = 64, tokens = 64;
   std::vector<float> keys(dim * tokens, 0.0f);
-  for (int t = 0; t < tokens; ++t) keys[static_cast<std::size_t>(t * dim + t)] = 1;
+  for (int t = 0; t < tokens; ++t) keys[static_cast<std::size_t>(t) * (dim + 1)] = 1;
   const auto q = random_floats(dim, 51);
   for (const DType type : kv_types()) {
     if (kv_codes_choose(type)) continue;  // its table has no zero

@@ -221,7 +221,8 @@ class Attention final : public BoundOp {
       float* s = t.scores + (r * group_ + h) * kKvBlockTokens;
       std::fill(s, s + begin, kMinusInf);
       std::fill(s + end, s + n, kMinusInf);
-      const float slope = slopes_[static_cast<std::size_t>(t.head_kv * group_ + h)];
+      const int head = t.head_kv * group_ + h;
+      const float slope = slopes_[static_cast<std::size_t>(head)];
       if (slope == 0.0f) continue;
       for (int u = begin; u < end; ++u) s[u] -= slope * static_cast<float>(std::abs(cell - (base + u)));
     }

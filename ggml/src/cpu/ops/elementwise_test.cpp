@@ -19,8 +19,9 @@ void compare(TestBed& bed, const StepCounts& counts, std::int64_t width, std::in
     for (const bool primitives : {false, true}) {
       const Outcome got = bed.run_cpu(counts, {.isa = isa, .n_threads = kThreads, .decompose_all = primitives});
       for (const auto& [name, values] : want.values) {
-        expect_close(got.values.at(name), values, width, live, {.row = tolerance},
-                     what + " " + name + " " + isa + (primitives ? " primitives" : ""));
+        std::string label = what;
+        label.append(" ").append(name).append(" ").append(isa).append(primitives ? " primitives" : "");
+        expect_close(got.values.at(name), values, width, live, {.row = tolerance}, label);
       }
       EXPECT_EQ(got.words, want.words) << what;
     }
