@@ -42,7 +42,7 @@ std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_bl
 }
 
 Cache make_cache(TestBed& bed, const KvLayout& kv, const std::vector<SpanCase>& cases) {
-  constexpr int kSpans = 8, kTable = 160;
+  constexpr int kSpans = 8, kTable = 64, kLongTable = 160;  // a short cache has kernels of its own
   Cache cache;
   std::vector<std::int32_t> table, spans;
   int blocks = 0;
@@ -58,10 +58,11 @@ Cache make_cache(TestBed& bed, const KvLayout& kv, const std::vector<SpanCase>& 
     ++cache.n_spans;
   }
   spans.resize(8 * kSpans, -1);
-  table.resize(kTable, -1);
+  const int n_table = blocks <= kTable ? kTable : kLongTable;
+  table.resize(static_cast<std::size_t>(n_table), -1);
   cache.pool = bed.state("pool", random_pool(bed, kv, blocks));
   cache.spans = bed.input("spans", Shape(8, kSpans), Rows::fixed, spans);
-  cache.table = bed.input("table", Shape(kTable), Rows::fixed, table);
+  cache.table = bed.input("table", Shape(n_table), Rows::fixed, table);
   return cache;
 }
 

@@ -9,6 +9,7 @@
 #include "cuda/kernels/products.h"
 #include "cuda/ops/heads.h"
 #include "cuda/ops/projection.h"
+#include "cuda/ops/single_row.h"
 #include "ggml/log.h"
 
 namespace ggml::cuda {
@@ -46,6 +47,25 @@ bool is_attention_block(const Graph& graph, std::size_t i, const std::vector<int
   return true;
 }
 
+/// Of a single row, what join_heads_at() made of the rotation becomes a part of the attention after it.
+void move_heads_to_attention(LoweredGraph& lowered, std::size_t i, const HeadsParams& params) {
+  Node &rope = lowered.graph.nodes[i], &attention = lowered.graph.nodes[i + 1];
+  const auto q = static_cast<std::ptrdiff_t>(params.rope.has_factors ? 2 : 1);
+  const HeadsOfRow heads{params, rope.slots};
+  attention.src[0] = rope.src[static_cast<std::size_t>(q)];
+  attention.src.insert(attention.src.end(),
+                       {rope.src[static_cast<std::size_t>(q) + 1], rope.src[static_cast<std::size_t>(q) + 2]});
+  attention.src.insert(attention.src.end(), rope.src.begin(), rope.src.begin() + q);
+  lowered.binders[i + 1] = [heads](const BindContext& c, const Node& node, Carver&) {
+    return bind_single_attention(c, node, heads);
+  };
+  lowered.notes[i + 1] += ", " + lowered.notes[i];
+  const auto at = static_cast<std::ptrdiff_t>(i);
+  lowered.graph.nodes.erase(lowered.graph.nodes.begin() + at);
+  lowered.binders.erase(lowered.binders.begin() + at);
+  lowered.notes.erase(lowered.notes.begin() + at);
+}
+
 /// The nodes become: products | norms, rotation, append | attention.
 void join_heads_at(LoweredGraph& lowered, std::size_t i) {
   Graph& graph = lowered.graph;
@@ -70,6 +90,7 @@ void join_heads_at(LoweredGraph& lowered, std::size_t i) {
   };
   lowered.binders[i + 2] = implementation(Op::attn_dense)->bind;
   lowered.notes[i + 1] = strf("rope %s: fused with the norms of q and k and kv_append", rope.name.c_str());
+  if (attention_takes_heads(graph, attention)) move_heads_to_attention(lowered, i + 1, params);
 }
 
 /// The slots whose matrices multiply the node's first source.

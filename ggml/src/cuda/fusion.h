@@ -9,6 +9,10 @@ namespace ggml::cuda {
 /// Norms of q and k, rotation and the append to the cache become one node between the projections and attention.
 void join_heads(LoweredGraph& lowered);
 
+/// Where there is one row: products add the residual to their result and normalise their input, and experts choose for
+/// themselves.
+void fuse_single_rows(LoweredGraph& lowered);
+
 /// Activations that products round are left rounded by the norm or the attention that makes them.
 void share_rounding(LoweredGraph& lowered);
 

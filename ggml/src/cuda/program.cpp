@@ -63,6 +63,7 @@ LoweredGraph lower(const Graph& graph, const CompileOptions& options) {
   }
   if (options.decompose_all) return lowered;
   join_heads(lowered);
+  fuse_single_rows(lowered);
   share_rounding(lowered);
   return lowered;
 }

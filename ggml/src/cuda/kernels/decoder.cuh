@@ -10,6 +10,23 @@
 /// Reading weights from their planes, by bits per code and form of the scales. A unit is 32 weights of a row.
 namespace ggml::cuda {
 
+/// Where a decoder reads: weights of the card's memory are used once, so they should not push other data out of caches.
+template <class T>
+__device__ __forceinline__ T read(const PlanarWeight&, const T* p) {
+  return __ldcs(p);
+}
+/// Planes of some rows in a block's memory (staged_rows.cuh).
+struct StagedPlanes {
+  const std::uint8_t* codes;
+  const std::uint8_t* high;
+  const std::uint8_t* scales;
+  const std::uint8_t* supers;
+};
+template <class T>
+__device__ __forceinline__ T read(const StagedPlanes&, const T* p) {
+  return *p;
+}
+
 /// 32 codes as bytes: word w holds codes 4 w .. 4 w + 3.
 struct Codes {
   int word[8];
@@ -21,11 +38,13 @@ struct CodePlanes;
 
 template <>
 struct CodePlanes<8> {
+  static constexpr int kBytes = 32, kHighBytes = 0;
   uint4 low, high;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit) {
     const uint4* p = reinterpret_cast<const uint4*>(w.codes) + 2 * unit;
-    low = __ldcs(p);
-    high = __ldcs(p + 1);
+    low = read(w, p);
+    high = read(w, p + 1);
   }
   template <int kCenter>
   __device__ Codes codes() const {
@@ -43,9 +62,11 @@ __device__ __forceinline__ int centered(unsigned codes) {
 
 template <>
 struct CodePlanes<4> {
+  static constexpr int kBytes = 16, kHighBytes = 0;
   uint4 nibbles;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
-    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit) {
+    nibbles = read(w, reinterpret_cast<const uint4*>(w.codes) + unit);
   }
   template <int kCenter>
   __device__ Codes codes() const {
@@ -62,11 +83,13 @@ struct CodePlanes<4> {
 
 template <>
 struct CodePlanes<5> {
+  static constexpr int kBytes = 16, kHighBytes = 4;
   uint4 nibbles;
   unsigned bits;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
-    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
-    bits = __ldcs(reinterpret_cast<const unsigned*>(w.high) + unit);
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit) {
+    nibbles = read(w, reinterpret_cast<const uint4*>(w.codes) + unit);
+    bits = read(w, reinterpret_cast<const unsigned*>(w.high) + unit);
   }
   template <int kCenter>
   __device__ Codes codes() const {
@@ -83,11 +106,13 @@ struct CodePlanes<5> {
 
 template <>
 struct CodePlanes<6> {
+  static constexpr int kBytes = 16, kHighBytes = 8;
   uint4 nibbles;
   uint2 bits;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
-    nibbles = __ldcs(reinterpret_cast<const uint4*>(w.codes) + unit);
-    bits = __ldcs(reinterpret_cast<const uint2*>(w.high) + unit);
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit) {
+    nibbles = read(w, reinterpret_cast<const uint4*>(w.codes) + unit);
+    bits = read(w, reinterpret_cast<const uint2*>(w.high) + unit);
   }
   template <int kCenter>
   __device__ Codes codes() const {
@@ -117,8 +142,10 @@ struct ScalePlane;
 template <>
 struct ScalePlane<ScaleForm::half> {
   static constexpr bool kHalves = false, kAdds = false;
+  static constexpr int kBytes = 2, kSuperBytes = 0;
   __half d;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit, Index /*super*/) {
     d = reinterpret_cast<const __half*>(w.scales)[unit];
   }
   __device__ Scales scales() const { return {{__half2float(d), 0.0f}, {0.0f, 0.0f}}; }
@@ -127,8 +154,10 @@ struct ScalePlane<ScaleForm::half> {
 template <>
 struct ScalePlane<ScaleForm::half_min> {
   static constexpr bool kHalves = false, kAdds = true;
+  static constexpr int kBytes = 4, kSuperBytes = 0;
   __half2 d;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit, Index /*super*/) {
     d = reinterpret_cast<const __half2*>(w.scales)[unit];
   }
   __device__ Scales scales() const { return {{__low2float(d), 0.0f}, {__high2float(d), 0.0f}}; }
@@ -137,11 +166,13 @@ struct ScalePlane<ScaleForm::half_min> {
 template <>
 struct ScalePlane<ScaleForm::k_min> {
   static constexpr bool kHalves = false, kAdds = true;
+  static constexpr int kBytes = 2, kSuperBytes = 4;
   std::uint16_t s;
   __half2 d;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit, Index super) {
     s = reinterpret_cast<const std::uint16_t*>(w.scales)[unit];
-    d = reinterpret_cast<const __half2*>(w.supers)[unit / kUnitsPerSuper];
+    d = reinterpret_cast<const __half2*>(w.supers)[super];
   }
   __device__ Scales scales() const {
     return {{__low2float(d) * static_cast<float>(s & 255), 0.0f},
@@ -152,11 +183,13 @@ struct ScalePlane<ScaleForm::k_min> {
 template <>
 struct ScalePlane<ScaleForm::k_16> {
   static constexpr bool kHalves = true, kAdds = false;
+  static constexpr int kBytes = 2, kSuperBytes = 2;
   std::uint16_t s;
   __half d;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit, Index super) {
     s = reinterpret_cast<const std::uint16_t*>(w.scales)[unit];
-    d = reinterpret_cast<const __half*>(w.supers)[unit / kUnitsPerSuper];
+    d = reinterpret_cast<const __half*>(w.supers)[super];
   }
   __device__ Scales scales() const {
     const float f = __half2float(d);
@@ -169,19 +202,22 @@ struct ScalePlane<ScaleForm::k_16> {
 template <>
 struct ScalePlane<ScaleForm::wide> {
   static constexpr bool kHalves = true, kAdds = true;
+  static constexpr int kBytes = 16, kSuperBytes = 0;
   float4 v;
-  __device__ void load(const PlanarWeight& w, std::int64_t unit) {
-    v = __ldcs(reinterpret_cast<const float4*>(w.scales) + unit);
+  template <class Planes, class Index>
+  __device__ void load(const Planes& w, Index unit, Index /*super*/) {
+    v = read(w, reinterpret_cast<const float4*>(w.scales) + unit);
   }
   __device__ Scales scales() const { return {{v.x, v.y}, {v.z, v.w}}; }
 };
 
 /// A kind of planes as the kernels see it.
-template <int kBits, ScaleForm kForm, int kCenter>
+template <int kBits, ScaleForm kForm, int kCenter_>
 struct Decoder {
   using Codes_ = CodePlanes<kBits>;
   using Scales_ = ScalePlane<kForm>;
   static constexpr bool kHalves = Scales_::kHalves, kAdds = Scales_::kAdds;
+  static constexpr int kCenter = kCenter_;
   /// Blocks of 256 weights; the activations they meet have one scale for as many values.
   static constexpr bool kSupers = kForm == ScaleForm::k_min || kForm == ScaleForm::k_16;
 
@@ -189,9 +225,20 @@ struct Decoder {
   Scales_ scale_plane;
   __device__ void load(const PlanarWeight& w, std::int64_t unit) {
     code_planes.load(w, unit);
-    scale_plane.load(w, unit);
+    scale_plane.load(w, unit, unit / kUnitsPerSuper);
+  }
+  __device__ void load(const StagedPlanes& w, unsigned unit, unsigned super) {
+    code_planes.load(w, unit);
+    scale_plane.load(w, unit, super);
+  }
+  /// Bytes of `units` units of a row, whose number is a multiple of kUnitsPerSuper where there are supers.
+  __host__ __device__ static constexpr int row_bytes(int units) {
+    return units * (Codes_::kBytes + Codes_::kHighBytes + Scales_::kBytes) +
+           units / kUnitsPerSuper * Scales_::kSuperBytes;
   }
   __device__ Codes codes() const { return code_planes.template codes<kCenter>(); }
+  /// Without the center, which the product can take off as a whole.
+  __device__ Codes raw_codes() const { return code_planes.template codes<0>(); }
   __device__ Scales scales() const { return scale_plane.scales(); }
 };
 

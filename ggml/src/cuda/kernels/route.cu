@@ -1,15 +1,13 @@
 #include "cuda/kernels/route.h"
 
-#include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/launch.cuh"
-#include "cuda/kernels/order.cuh"
 #include "cuda/kernels/rounding.cuh"
+#include "cuda/kernels/route_choice.cuh"
 
 namespace ggml::cuda {
 namespace {
 
-constexpr int kThreads = kWarp;  // a block per expert: its row comes from many multiprocessors at once
-constexpr int kMostExperts = 512;
+constexpr int kThreads = kWarp;        // a block per expert: its row comes from many multiprocessors at once
 constexpr int kRunValues = 4 * kWarp;  // of a row that a warp reads at once
 constexpr int kAheadRuns = 16;
 
@@ -43,101 +41,6 @@ __device__ float logit_of(const RouteArgs& a, int expert, int token) {
   return warp_sum(sum);
 }
 
-/// The place of the largest order among the lanes, ties to the lowest id.
-__device__ __forceinline__ int best_id(unsigned order, int id) {
-#if __CUDA_ARCH__ >= 800
-  const unsigned largest = __reduce_max_sync(~0u, order);
-  return static_cast<int>(__reduce_min_sync(~0u, order == largest ? static_cast<unsigned>(id) : ~0u));
-#else
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const unsigned other = __shfl_xor_sync(~0u, order, offset);
-    const int other_id = __shfl_xor_sync(~0u, id, offset);
-    if (other > order || (other == order && other_id < id)) {
-      order = other;
-      id = other_id;
-    }
-  }
-  return id;
-#endif
-}
-
-/// One warp: scores of expert 32 i + lane, and their order with the selection's bias; 0: no expert.
-template <int kEach>
-__device__ __forceinline__ void score(const RouteArgs& a, int token, float (&scores)[kEach], unsigned (&order)[kEach]) {
-  const int lane = static_cast<int>(threadIdx.x);
-  const float* logits = a.logits + static_cast<std::int64_t>(token) * a.n_expert;
-  float largest = -INFINITY, total = 0;
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int id = i * kWarp + lane;
-    scores[i] = id < a.n_expert ? __ldcg(logits + id) : -INFINITY;
-    largest = fmaxf(largest, scores[i]);
-  }
-  if (a.gating == Gating::softmax) {
-    largest = warp_max(largest);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) total += scores[i] = expf(scores[i] - largest);
-    total = warp_sum(total);
-  }
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int id = i * kWarp + lane;
-    if (a.gating == Gating::softmax) scores[i] /= total;
-    if (a.gating == Gating::sigmoid) scores[i] = sigmoid(scores[i]);
-    if (a.gating == Gating::sqrt_softplus) scores[i] = sqrtf(activate(Activation::softplus, scores[i]));
-    const bool exists = id < a.n_expert;
-    const float bias = exists && a.selection_bias != nullptr ? a.selection_bias[id] : 0.0f;
-    order[i] = exists ? max(order_of(scores[i] + bias), 1u) : 0u;
-  }
-}
-
-/// One warp: the n_used best experts and their weights.
-template <int kEach>
-__device__ void choose(const RouteArgs& a, int token) {
-  const int lane = static_cast<int>(threadIdx.x);
-  float scores[kEach];
-  unsigned order[kEach];
-  score<kEach>(a, token, scores, order);
-  int chosen = -1;
-  float value = 0;  // lane j: the j-th expert and its score
-  for (int j = 0; j < a.n_used; ++j) {
-    unsigned best = 0;
-    int at = kMostExperts + lane;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      if (order[i] > best) {
-        best = order[i];
-        at = i * kWarp + lane;
-      }
-    }
-    const int id = best_id(best, at);
-    float mine = 0;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      if (i * kWarp + lane != id) continue;
-      mine = scores[i];
-      order[i] = 0;
-    }
-    mine = __shfl_sync(~0u, mine, id % kWarp);
-    if (lane == j) {
-      chosen = id;
-      value = mine;
-    }
-  }
-  const bool used = lane < a.n_used;
-  if (a.gating == Gating::softmax_selected) {
-    const float top = warp_max(used ? value : -INFINITY);
-    value = used ? expf(value - top) : 0.0f;
-    value /= warp_sum(value);
-  }
-  float divisor = 1.0f;
-  if (a.normalise) divisor = fmaxf(warp_sum(used ? value : 0.0f), 6.103515625e-5f);
-  if (!used) return;
-  a.ids[token * a.n_used + lane] = chosen;
-  a.weights[token * a.n_used + lane] = value / divisor * a.scale;
-}
-
 template <int kEach>
 __global__ void __launch_bounds__(kThreads) route(const __grid_constant__ RouteArgs a) {
   allow_next();
@@ -150,7 +53,11 @@ __global__ void __launch_bounds__(kThreads) route(const __grid_constant__ RouteA
     a.logits[static_cast<std::int64_t>(token) * a.n_expert + expert] = logit;
   }
   if (!last_to_arrive(a.arrived + token, static_cast<int>(gridDim.x))) return;
-  choose<kEach>(a, token);
+  const Choice chosen = choose<kEach>(a, token, a.n_used);
+  if (static_cast<int>(threadIdx.x) >= a.n_used) return;
+  const int at = token * a.n_used + static_cast<int>(threadIdx.x);
+  a.ids[at] = chosen.id;
+  a.weights[at] = chosen.weight;
 }
 
 }  // namespace

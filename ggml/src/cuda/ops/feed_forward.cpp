@@ -3,6 +3,7 @@
 #include "cuda/kernels/expert_rows.h"
 #include "cuda/kernels/route.h"
 #include "cuda/kernels/selection.h"
+#include "cuda/kernels/staged_experts.h"
 #include "cuda/ops/plane_kinds.h"
 #include "cuda/ops/projection.h"
 #include "cuda/ops/registry.h"
@@ -54,9 +55,17 @@ class GateUp {
     a_.rounded = {to.act(), to.quantised()};
     a_.arrived = c.counters(gate_up_counters(a_.gate.rows, width));
   }
-  void set_experts(const ExpertIds& ids) { a_.gate.experts = a_.up.experts = ids; }
+  void set_experts(const ExpertIds& ids) {
+    a_.gate.experts = a_.up.experts = ids;
+    staged_ = staged_gate_up_fits(a_);
+  }
   [[nodiscard]] explicit operator bool() const { return on_; }
-  void launch(cudaStream_t stream) const { launch_gate_up(a_, stream); }
+  void launch(cudaStream_t stream) const {
+    if (!staged_) return launch_gate_up(a_, stream);
+    StagedGateUpArgs staged;
+    staged.base = a_;
+    launch_staged_gate_up(staged, stream);
+  }
 
   [[nodiscard]] static bool fits(const Hidden& hidden, const Projection& gate, const Projection& up,
                                  const Projection& down) {
@@ -67,6 +76,7 @@ class GateUp {
  private:
   GateUpArgs a_;
   bool on_ = false;
+  bool staged_ = false;  // experts whose weights can be copied ahead
 };
 
 const char* slots_decline(const Graph& graph, const Node& node) {
@@ -162,7 +172,7 @@ class MoeFfn final : public BoundOp {
     if (gate_up_) {
       input_.launch(x_, stream);
       gate_up_.launch(stream);
-      return launch_down_sum(down_sum_, stream);
+      return launch_down(stream);
     }
     const ExpertTiles* tiles = tiled_ ? &tiles_ : nullptr;
     if (tiles != nullptr) launch_sort_by_expert(sort_, stream);
@@ -185,6 +195,13 @@ class MoeFfn final : public BoundOp {
 
  private:
   [[nodiscard]] bool all_have_tiles() const { return first_.has_tiles() && second_.has_tiles() && down_.has_tiles(); }
+
+  void launch_down(cudaStream_t stream) const {
+    if (!staged_down_sum_fits(down_sum_)) return launch_down_sum(down_sum_, stream);
+    StagedDownSumArgs staged;
+    staged.base = down_sum_;
+    launch_staged_down_sum(staged, stream);
+  }
 
   void plan_few() {
     const std::int64_t n = hidden_.width;

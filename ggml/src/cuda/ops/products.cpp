@@ -96,7 +96,7 @@ class Qkv final : public BoundOp {
         part.projection.launch(input, x_, part.y, part.width, rows_, stream);
       }
     }
-    if (together) launch_row_products(products, stream);
+    if (together) launch_few(products, stream);
   }
 
   std::size_t input_for(const BindContext& c, TensorId x, ActType act, int k, Carver& carver) {

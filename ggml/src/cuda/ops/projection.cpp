@@ -1,5 +1,6 @@
 #include "cuda/ops/projection.h"
 
+#include "cuda/kernels/staged_products.h"
 #include "cuda/ops/plane_kinds.h"
 
 namespace ggml::cuda {
@@ -93,7 +94,7 @@ void Projection::launch(const RoundedRows& x, const float* x_float, float* y, st
 void Projection::launch_one(const ProductArgs& product, cudaStream_t stream) const {
   RowProducts products;
   products.add(plane_kind(spec_), product);
-  launch_row_products(products, stream);
+  launch_few(products, stream);
 }
 
 void Projection::launch_experts(const RoundedRows& x, const float* x_float, float* y, const RowCount& pairs,
@@ -108,6 +109,18 @@ void Projection::launch_experts(const RoundedRows& x, const float* x_float, floa
   with_planes(spec_, [&]<int kBits, ScaleForm kForm, int kCenter>() {
     launch_expert_tiles<kBits, kForm, kCenter>(product, *tiles, stream);
   });
+}
+
+void launch_few(const RowProducts& products, cudaStream_t stream) {
+  bool single = true;
+  for (int i = 0; i < products.n; ++i) {
+    const ProductArgs& product = products.product[i];
+    single = single && product.experts.ids == nullptr && product.rows.capacity == 1 && can_stage(product.w);
+  }
+  if (!single) return launch_row_products(products, stream);
+  StagedProducts staged;
+  staged.products = products;
+  launch_staged_products(staged, stream);
 }
 
 const char* why_not_projection(const Graph& graph, const Slot& slot) {

@@ -88,6 +88,9 @@ class Projection {
   Epilogue epilogue_;
 };
 
+/// Products of few rows that share their activations: all weights of a single row are copied ahead if they can be.
+void launch_few(const RowProducts& products, cudaStream_t stream);
+
 /// Null when the kernels take the slot's type and shape; the reason else.
 [[nodiscard]] const char* why_not_projection(const Graph& graph, const Slot& slot);
 
