@@ -426,6 +426,14 @@ TEST(ChatTemplates, AToolThatIsNoneIsRefusedByThePartThatIsWrong) {
             "Field 'tools[0].function.parameters.type': expected \"object\": arguments have names, got \"string\"");
   EXPECT_EQ(of_function(R"({"name":"f","parameters":{"required":"a"}})"),
             "Field 'tools[0].function.parameters': json_schema: #/required: expected a list of names, got \"a\"");
+  EXPECT_EQ(
+      of_function(R"({"name":"f","parameters":{"properties":{"a":{"items":{"pattern":"(x"}}}}})"),
+      "Field 'tools[0].function.parameters': json_schema: #/properties/a/items/pattern: pattern \"(x\", offset 0: this "
+      "group is never closed");
+  ordered_json wide = {{"name", "f"}, {"parameters", {{"properties", ordered_json::object()}}}};
+  for (int i = 0; i < 4097; ++i) wide["parameters"]["properties"]["p" + std::to_string(i)] = ordered_json::object();
+  EXPECT_EQ(of_function(wide.dump()),
+            "Field 'tools[0].function.parameters.properties': 4097 parameters, one tool may have 4096");
   EXPECT_EQ(error(R"([{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}])"),
             "Field 'tools[1].function.name': \"f\" is the name of tools[0] too");
   ordered_json many = ordered_json::array();
@@ -435,6 +443,43 @@ TEST(ChatTemplates, AToolThatIsNoneIsRefusedByThePartThatIsWrong) {
   EXPECT_NO_THROW(common::chat::check_tools(ordered_json::parse(
       R"([{"type":"function","function":{"name":"a b.c/d","description":null,"parameters":null,"strict":true}},
           {"type":"function","function":{"name":"g","parameters":{"$ref":"#/$defs/x","$defs":{"x":{"type":"object"}}}}}])")));
+}
+
+// A template of Gemma 4's kind: results of tools are folded into the message of the calls, as JSON if they are that.
+TEST(ChatTemplates, ResultsThatAreFoldedIntoTheirCallsMayBeAnyText) {
+  const ChatTemplates t(
+      model_with(
+          "{# '<|tool_call>call:' #}{% for m in messages %}[{{ m.role }}]{{ m.content }}"
+          "{% for r in m.tool_responses or [] %}{{ r.name }}={{ r.response | tojson }};{% endfor %}{% endfor %}"),
+      {});
+  const auto prompt = [&](const ordered_json& calls, const ordered_json& results) {
+    ordered_json messages = ordered_json::array({{{"role", "user"}, {"content", "x"}}});
+    messages.push_back({{"role", "assistant"}, {"content", ""}, {"tool_calls", calls}});
+    for (const auto& result : results) messages.push_back(result);
+    ChatInputs in;
+    in.messages = &messages;
+    in.add_generation_prompt = false;
+    return t.apply(in).text;
+  };
+  const auto call = [](const std::string& id, const std::string& name) {
+    return ordered_json{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", "{}"}}}};
+  };
+  const auto result = [](const std::string& id, const std::string& content) {
+    return ordered_json{{"role", "tool"}, {"tool_call_id", id}, {"content", content}};
+  };
+  const ordered_json two = ordered_json::array({call("a", "f"), call("b", "g")});
+  EXPECT_EQ(prompt(two, {result("b", R"({"x":1})"), result("a", "12 C"), result("?", "[1")}),
+            "[user]x[assistant]g={\"x\": 1};f=\"12 C\";=\"[1\";");
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_EQ(prompt(two, {result("a", deep)}), "[user]x[assistant]f=\"" + deep + "\";") << "too deep to be read";
+  // Each result is looked for among all the calls.
+  ordered_json calls = ordered_json::array(), results = ordered_json::array();
+  for (int i = 0; i < 20'000; ++i) {
+    calls.push_back(call("call-" + std::to_string(i), "f"));
+    results.push_back(result("call-" + std::to_string(19'999 - i), "1"));
+  }
+  EXPECT_EQ(prompt(calls, results).size(),
+            std::string("[user]x[assistant]").size() + 20'000 * std::string("f=1;").size());
 }
 
 TEST(ChatTemplates, MembersOfAMessageThatAreNoTextsAreRefusedNotThrownOver) {

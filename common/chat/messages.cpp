@@ -1,8 +1,11 @@
 #include "common/chat/messages.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "common/chat/jinja/text.h"
 #include "common/json/parse_json.h"
@@ -182,42 +185,56 @@ std::string text_member(const ordered_json& message, const char* key) {
   return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// The position of a tool result among the calls of the assistant message before it; behind all when it is not there.
-std::size_t call_position(const ordered_json& calls, const ordered_json& result) {
-  const auto id = result.find("tool_call_id");
-  for (std::size_t i = 0; id != result.end() && i < calls.size(); ++i)
-    if (calls[i].contains("id") && calls[i]["id"] == *id) return i;
-  return calls.size();
-}
+// Where the results of an assistant message's calls belong.
+class CallPositions {
+ public:
+  explicit CallPositions(const ordered_json& calls) : n_calls_(calls.size()) {
+    for (std::size_t i = 0; i < n_calls_; ++i)
+      if (calls[i].contains("id")) positions_.try_emplace(calls[i]["id"].dump(), i);
+  }
+  // The position of a tool result among the calls; behind all when it is not there.
+  [[nodiscard]] std::size_t of(const ordered_json& result) const {
+    const auto id = result.find("tool_call_id");
+    const auto known = id == result.end() ? positions_.end() : positions_.find(id->dump());
+    return known == positions_.end() ? n_calls_ : known->second;
+  }
+
+ private:
+  std::size_t n_calls_;
+  std::map<std::string, std::size_t> positions_;  // by the text of the id's JSON
+};
 
 void order_tool_results(ordered_json& messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!has_calls(messages[i])) continue;
     std::size_t end = i + 1;
     while (end < messages.size() && messages[end]["role"] == "tool") ++end;
-    const ordered_json calls = messages[i]["tool_calls"];
+    const CallPositions positions(messages[i]["tool_calls"]);
     std::stable_sort(messages.begin() + static_cast<std::ptrdiff_t>(i + 1),
                      messages.begin() + static_cast<std::ptrdiff_t>(end),
-                     [&](const auto& a, const auto& b) { return call_position(calls, a) < call_position(calls, b); });
+                     [&](const auto& a, const auto& b) { return positions.of(a) < positions.of(b); });
   }
 }
 
 ordered_json fold_tool_results(const ordered_json& messages) {
   ordered_json out = ordered_json::array();
+  std::optional<CallPositions> positions;  // of the calls of the last message in `out`
   for (const auto& message : messages) {
     if (message["role"] != "tool" || out.empty() || !has_calls(out.back())) {
       out.push_back(message);
+      positions.reset();
       continue;
     }
     auto& assistant = out.back();
+    if (!positions.has_value()) positions.emplace(assistant["tool_calls"]);
     std::string name = text_member(message, "name");
-    const std::size_t at = call_position(assistant["tool_calls"], message);
+    const std::size_t at = positions->of(message);
     if (name.empty() && at < assistant["tool_calls"].size()) name = assistant["tool_calls"][at]["function"]["name"];
     const ordered_json& content = message["content"];
-    ordered_json response =
-        content.is_string() ? ordered_json::parse(content.get<std::string>(), nullptr, false) : content;
-    if (response.is_discarded()) response = content;
-    assistant["tool_responses"].push_back({{"name", name}, {"response", response}});
+    std::optional<ordered_json> response;
+    if (content.is_string()) response = try_parse_json(content.get_ref<const std::string&>());
+    assistant["tool_responses"].push_back(
+        {{"name", name}, {"response", response.has_value() ? *std::move(response) : content}});
   }
   return out;
 }

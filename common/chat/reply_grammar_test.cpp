@@ -119,6 +119,37 @@ TEST(ReplyGrammar, LetsThoughtsStandBeforeAnAnswerInJson) {
                       "message|>{\"a\": 1}"));
 }
 
+// In tagged formats each parameter has a grammar of its own; together they may not grow with the square of the schema.
+TEST(ReplyGrammar, ToolsWithManyParametersAreWrittenOrRefusedInTime) {
+  using nlohmann::ordered_json;
+  ordered_json big = {{"type", "object"}, {"properties", ordered_json::object()}};
+  for (int i = 0; i < 500; ++i) big["properties"]["member" + std::to_string(i)] = {{"enum", {1, 2, 3}}};
+  ordered_json parameters = {{"type", "object"}, {"properties", ordered_json::object()}, {"$defs", {{"big", big}}}};
+  for (int i = 0; i < 2000; ++i) parameters["properties"]["p" + std::to_string(i)] = {{"$ref", "#/$defs/big"}};
+  const auto tools_of = [](const ordered_json& schema) {
+    return ToolSet(
+        ordered_json::array({{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", schema}}}}}));
+  };
+  const auto format = find_reply_format("<tool_call> <function= <parameter=");
+  const ToolSet large = tools_of(parameters);
+  ReplyDemand demand;
+  demand.tools = &large;
+  demand.choice = ToolChoice::required;
+  try {
+    (void)reply_grammar(*format, demand);
+    FAIL() << "2000 times 500 members do not fit in a grammar";
+  } catch (const ggml::Error& error) {
+    EXPECT_EQ(error.code(), ggml::ErrorCode::exceeds_limit);
+    EXPECT_NE(error.message().find("its rules are longer than"), std::string::npos) << error.message();
+  }
+  parameters["$defs"]["big"] = {{"type", "integer"}};
+  const ToolSet plain = tools_of(parameters);
+  demand.tools = &plain;
+  const std::string gbnf = reply_grammar(*format, demand)->gbnf;
+  EXPECT_NE(gbnf.find("<parameter=p1999>"), std::string::npos);
+  EXPECT_LT(gbnf.size(), 2'000'000u);
+}
+
 TEST(ReplyGrammar, NamesTheToolWhoseSchemaIsWrong) {
   const ToolSet tools(nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}},
       {"type": "function", "function": {"name": "g", "parameters": {"type": "object",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/chat/messages.h"
 #include "common/grammar/schema_check.h"
@@ -62,6 +63,7 @@ namespace {
 // longer.
 constexpr std::size_t kMaxNameBytes = 256;
 constexpr std::size_t kMaxTools = 1024;
+constexpr std::size_t kMaxParameters = 4096;  // in tagged formats each is a rule with a schema of its own
 
 /// The shape of one tool; `where_` is its place in the request.
 class ToolCheck {
@@ -123,8 +125,13 @@ class ToolCheck {
     const ordered_json* type = member(parameters, "type");
     if (type != nullptr && type->is_string() && *type != "object")
       expected(".function.parameters.type", "\"object\": arguments have names", type);
+    const ordered_json* properties = member(parameters, "properties");
+    if (properties != nullptr && properties->is_object() && properties->size() > kMaxParameters) {
+      refuse(".function.parameters.properties",
+             std::to_string(properties->size()) + " parameters, one tool may have " + std::to_string(kMaxParameters));
+    }
     try {
-      grammar::check_schema_keywords(parameters);
+      grammar::check_schema(parameters);
     } catch (const ggml::Error& error) {
       refuse(".function.parameters", error.message());
     }
@@ -198,12 +205,12 @@ std::vector<Tool::Parameter> Tool::parameters() const {
   const ordered_json& object = resolved(*schema_, *schema_);
   const auto properties = object.find("properties");
   if (properties == object.end() || !properties->is_object()) return out;
-  const auto required = object.find("required");
-  for (const auto& [key, schema] : properties->items()) {
-    const bool needed = required != object.end() && required->is_array() &&
-                        std::find(required->begin(), required->end(), key) != required->end();
-    out.push_back({key, &schema, needed});
+  std::set<std::string> names;
+  if (const auto required = object.find("required"); required != object.end() && required->is_array()) {
+    for (const auto& name : *required)
+      if (name.is_string()) names.insert(name.get<std::string>());
   }
+  for (const auto& [key, schema] : properties->items()) out.push_back({key, &schema, names.contains(key)});
   return out;
 }
 

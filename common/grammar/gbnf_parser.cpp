@@ -20,7 +20,6 @@ void syntax_error(Position at, const std::string& what, bool is_limit) {
 
 namespace {
 
-constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 constexpr int kMaxNesting = 200;
 constexpr std::uint32_t kLastCode = 0x10FFFF;
 
@@ -410,9 +409,9 @@ class Parser {
 }  // namespace
 
 Syntax parse_gbnf(std::string_view text, const llama::Vocab* vocab) {
-  if (text.size() > kMaxTextBytes)
+  if (text.size() > kMaxGrammarBytes)
     throw Error(ErrorCode::exceeds_limit,
-                strf("grammar: %zu bytes of text; the limit is %zu", text.size(), kMaxTextBytes));
+                strf("grammar: %zu bytes of text; the limit is %zu", text.size(), kMaxGrammarBytes));
   if (text.substr(0, 11) == "%llguidance")
     throw Error(ErrorCode::invalid_argument, "grammar: llguidance grammars are not supported",
                 "write the grammar in GBNF");

@@ -242,12 +242,20 @@ std::string GrammarBuilder::rule(std::string_view name, std::string_view body) {
   if (known != rules_.end() && known->second == body && wanted != "root" && wanted.substr(0, 5) != "json-")
     return wanted;
   std::string used = unused_name(wanted);
+  spend(used.size() + body.size());
   rules_[used] = body;
   return used;
 }
 
+void GrammarBuilder::spend(std::size_t bytes) {
+  n_bytes_ += bytes;
+  if (n_bytes_ > kMaxGrammarBytes)
+    throw Error(ErrorCode::exceeds_limit, strf("grammar: its rules are longer than %zu bytes", kMaxGrammarBytes));
+}
+
 std::string GrammarBuilder::declare(std::string_view name) {
   std::string used = unused_name(clean_name(name));
+  spend(used.size());
   rules_[used] = "";
   return used;
 }
@@ -255,6 +263,7 @@ std::string GrammarBuilder::declare(std::string_view name) {
 void GrammarBuilder::define(const std::string& declared, std::string_view body) {
   const auto it = rules_.find(declared);
   if (it == rules_.end()) throw Error(ErrorCode::internal, "grammar: the rule " + declared + " was not declared");
+  spend(body.size());
   it->second = body;
 }
 
@@ -304,6 +313,11 @@ std::string GrammarBuilder::text_until(std::string_view name, std::span<const st
 
 std::string GrammarBuilder::schema(std::string_view name, const nlohmann::ordered_json& schema) {
   return SchemaRules(*this, schema, clean_name(name)).root();
+}
+
+std::string GrammarBuilder::schema_part(std::string_view name, const nlohmann::ordered_json& document,
+                                        const std::string& pointer) {
+  return SchemaRules(*this, document, clean_name(name)).part(pointer);
 }
 
 std::string GrammarBuilder::json_space() {

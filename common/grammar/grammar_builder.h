@@ -45,6 +45,8 @@ class GrammarBuilder {
   /// A JSON value of this schema; its rules are called `name`, `name-...`. `$ref`s lead into `schema` itself. Throws
   /// Error(invalid_argument or exceeds_limit) with the JSON pointer of what is wrong.
   std::string schema(std::string_view name, const nlohmann::ordered_json& schema);
+  /// The same for the schema at `pointer` of a document ("#/properties/a"), which check_schema() has passed.
+  std::string schema_part(std::string_view name, const nlohmann::ordered_json& document, const std::string& pointer);
   /// Any JSON value, any JSON object, any JSON string; and what may stand between their tokens.
   std::string json_value();
   std::string json_object();
@@ -65,9 +67,13 @@ class GrammarBuilder {
   std::string unused_name(const std::string& wanted);
   /// A rule whose name begins with "json-", which no other rule may.
   std::string json_rule(const std::string& name, std::string_view body);
+  /// Throws Error(exceeds_limit) once the rules are longer than a grammar may be: long before Grammar::parse() says so,
+  /// many schemas may have been written out.
+  void spend(std::size_t bytes);
 
   std::map<std::string, std::string> rules_;  // name -> body
   std::map<std::string, int> next_number_;    // of names that were taken
+  std::size_t n_bytes_ = 0;                   // of all rules but those of JSON itself
 };
 
 /// The GBNF text whose root is a JSON value of `schema`. Throws as GrammarBuilder::schema().

@@ -3,6 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "common/grammar/schema_check.h"
 #include "common/grammar/schema_rules.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -15,7 +16,6 @@ using ggml::strf;
 
 namespace {
 
-constexpr int kMaxDepth = 500;
 // Bytes of constants, and for each schema its share: bounds the text that a schema can grow to.
 constexpr std::size_t kMaxWork = 4'000'000;
 constexpr std::size_t kSchemaWork = 50;
@@ -116,12 +116,17 @@ SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, st
     : b_(builder), json_(builder), document_(document), name_(std::move(name)) {}
 
 std::string SchemaRules::root() {
+  check_schema(document_);
   return value(document_, {"#", name_, 0});
+}
+
+std::string SchemaRules::part(const std::string& pointer) {
+  return reference(pointer, {"#", name_, 0});
 }
 
 std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& outer) {
   SchemaPlace place = outer;
-  if (++place.depth > kMaxDepth) schema_error(place, strf("schemas nest deeper than %d", kMaxDepth), true);
+  if (++place.depth > kMaxSchemaDepth) schema_error(place, strf("schemas nest deeper than %d", kMaxSchemaDepth), true);
   spend(kSchemaWork, place);
   if (schema.is_boolean()) {
     if (schema.get<bool>()) return json_.value();
@@ -189,8 +194,22 @@ std::string SchemaRules::plain_type(const std::string& type, const SchemaPlace& 
                "unknown type '" + type + "'; known are object, array, string, number, integer, boolean and null");
 }
 
-std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson& target,
-                                                               const SchemaPlace& place) const {
+const SchemaJson* SchemaRules::member_of(const SchemaJson& object, const std::string& key) {
+  constexpr std::size_t kFew = 32;
+  if (object.size() <= kFew) {
+    const auto it = object.find(key);
+    return it == object.end() ? nullptr : &*it;
+  }
+  auto& members = members_[&object];
+  if (members.empty()) {
+    for (const auto& member : object.get_ref<const SchemaJson::object_t&>())
+      members.emplace(member.first, &member.second);
+  }
+  const auto it = members.find(key);
+  return it == members.end() ? nullptr : it->second;
+}
+
+std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson& target, const SchemaPlace& place) {
   const SchemaPlace here = place.at("$ref");
   const std::string text = target.get<std::string>();
   if (text.substr(0, 2) != "#/")
@@ -200,8 +219,8 @@ std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson&
     const std::size_t end = std::min(text.find('/', begin), text.size());
     const std::string key = unescaped_key(std::string_view(text).substr(begin, end - begin));
     const bool is_index = !key.empty() && key.size() < 9 && key.find_first_not_of("0123456789") == std::string::npos;
-    if (at->is_object() && at->contains(key)) {
-      at = &at->at(key);
+    if (const SchemaJson* member = at->is_object() ? member_of(*at, key) : nullptr) {
+      at = member;
     } else if (at->is_array() && is_index && std::stoul(key) < at->size()) {
       at = &at->at(std::stoul(key));
     } else {

@@ -94,6 +94,17 @@ class KeyTrie {
   std::map<std::string, KeyTrie> next_;
 };
 
+/// The items in a row, with the separator between them.
+std::string joined(const std::vector<std::string>& items, const std::string& separator) {
+  std::vector<std::string> all;
+  all.reserve(2 * items.size());
+  for (const std::string& item : items) {
+    if (!all.empty()) all.push_back(separator);
+    all.push_back(item);
+  }
+  return GrammarBuilder::sequence(all);
+}
+
 }  // namespace
 
 /// Inside of an object or array at least one character was read, so references may be met again.
@@ -179,9 +190,7 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
   }
   std::string members;
   if (!required.empty()) {
-    for (std::size_t i = 0; i < required.size(); ++i)
-      members = GrammarBuilder::sequence({members, i > 0 ? comma : "", required[i]});
-    members = GrammarBuilder::sequence({members, tails.front(), space});
+    members = GrammarBuilder::sequence({joined(required, comma), tails.front(), space});
   } else {
     std::vector<std::string> first;
     for (std::size_t i = 0; i < optional.size(); ++i)
@@ -196,11 +205,11 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
 std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place) {
   const std::string space = json_.space();
   const std::string comma = "\",\" " + space;
-  std::string all;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::string item = value(items[i], place.at(i).named(std::to_string(i)));
-    all = GrammarBuilder::sequence({all, i > 0 ? comma : "", item});
-  }
+  std::vector<std::string> members;
+  members.reserve(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i)
+    members.push_back(value(items[i], place.at(i).named(std::to_string(i))));
+  std::string all = joined(members, comma);
   if (!all.empty()) all += " " + space;
   return b_.rule(place.name, GrammarBuilder::sequence({"\"[\"", space, all, "\"]\""}));
 }

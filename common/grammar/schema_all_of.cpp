@@ -1,6 +1,7 @@
 // allOf: several schemas that hold at once, put together to one.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 #include <utility>
 
 #include "common/grammar/schema_rules.h"
@@ -41,6 +42,7 @@ void add_keywords(const SchemaJson& schema, SchemaJson& all) {
     return std::find(std::begin(names), std::end(names), key) != std::end(names);
   };
   for (const auto& [key, value] : schema.items()) {
+    if (!is_schema_keyword(key)) continue;
     SchemaJson& known = all[key];
     const bool both_numbers = known.is_number() && value.is_number();
     if (both_numbers && is_one_of(kLow, key)) {
@@ -62,7 +64,8 @@ void add_keywords(const SchemaJson& schema, SchemaJson& all) {
 /// What the members of an allOf come to.
 struct SchemaRules::Merged {
   Properties properties;
-  std::vector<std::vector<std::string>> enums;  // the texts of each enum
+  std::unordered_map<std::string_view, bool> is_required;  // by the properties' names
+  std::vector<std::vector<std::string>> enums;             // the texts of each enum
   std::vector<std::pair<const SchemaJson*, SchemaPlace>> others;
   std::vector<std::pair<Names, SchemaPlace>> types;  // that members demand
   int depth = 0;
@@ -101,19 +104,20 @@ void SchemaRules::merge(const SchemaJson& schema, bool is_required, const Schema
     if (is_required && schema_keyword(schema, "type") == nullptr)
       into.types.emplace_back(Names{"object"}, place.at("properties"));
     const SchemaPlace inner = place.at("properties");
-    for (const auto& [name, property] : list->items()) {
-      const auto same = [&, wanted = &name](const Property& p) { return p.name == *wanted; };
-      auto& required = into.properties.required;
-      auto& optional = into.properties.optional;
-      if (std::any_of(required.begin(), required.end(), same)) continue;
-      if (!is_required && std::any_of(optional.begin(), optional.end(), same)) continue;
-      if (is_required) optional.erase(std::remove_if(optional.begin(), optional.end(), same), optional.end());
-      (is_required ? required : optional).push_back({name, &property, inner.at(name).named(name)});
+    for (const auto& [name, property] : list->get_ref<const SchemaJson::object_t&>()) {
+      spend(kMergeWork, inner);
+      const auto [known, is_new] = into.is_required.try_emplace(name, is_required);
+      if (!is_new && (known->second || !is_required)) continue;
+      known->second = is_required;  // an optional one of this name goes when all are there
+      (is_required ? into.properties.required : into.properties.optional)
+          .push_back({name, &property, inner.at(name).named(name)});
     }
   } else if (const SchemaJson* values = schema_keyword(schema, "enum")) {
     std::vector<std::string> texts;
-    for (const SchemaJson& constant : *values)
+    for (const SchemaJson& constant : *values) {
       texts.push_back(constant.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+      spend(texts.back().size(), place);
+    }
     into.enums.push_back(std::move(texts));
   } else if (const SchemaJson* nested = schema_keyword(schema, "allOf")) {
     for (std::size_t i = 0; i < nested->size(); ++i) merge((*nested)[i], is_required, place.at("allOf").at(i), into);
@@ -141,14 +145,18 @@ std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& oute
     for (std::size_t k = 0; k < options.size(); ++k) merge(options[k], false, inner.at("anyOf").at(k), merged);
   }
   merged.check_types();
+  std::erase_if(merged.properties.optional, [&](const Property& p) { return merged.is_required[p.name]; });
   if (!merged.enums.empty()) {
-    std::vector<std::string> alternatives;
-    for (const std::string& text : merged.enums.front()) {
-      const bool in_all = std::all_of(merged.enums.begin(), merged.enums.end(), [&](const auto& texts) {
-        return std::find(texts.begin(), texts.end(), text) != texts.end();
-      });
-      if (in_all) alternatives.push_back(GrammarBuilder::literal(text));
+    std::unordered_map<std::string_view, std::size_t> n_enums;  // that have a text, counted while all before had it
+    for (std::size_t i = 0; i < merged.enums.size(); ++i) {
+      for (const std::string& text : merged.enums[i]) {
+        std::size_t& n = n_enums[text];
+        if (n == i) ++n;
+      }
     }
+    std::vector<std::string> alternatives;
+    for (const std::string& text : merged.enums.front())
+      if (n_enums[text] == merged.enums.size()) alternatives.push_back(GrammarBuilder::literal(text));
     if (alternatives.empty()) schema_error(place, "the enums have no value in common");
     return b_.rule(outer.name, GrammarBuilder::any_of(alternatives));
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "common/grammar/regex_syntax.h"
 #include "common/grammar/schema_check.h"
 #include "common/grammar/schema_rules.h"
 #include "ggml/log.h"
@@ -16,6 +17,7 @@ namespace {
 
 enum class Kind : std::uint8_t {
   text,
+  pattern,  // a regular expression
   flag,
   number,
   number_or_flag,  // draft 4 has exclusive bounds as flags
@@ -27,8 +29,12 @@ enum class Kind : std::uint8_t {
   schema_or_list,
   schema_list,
   schema_map,
+  pattern_map,  // schemas by regular expressions
   type
 };
+
+constexpr std::size_t kMaxTypes = 7;  // as many as there are; a list has each once
+constexpr std::size_t kMaxSchemas = 80'000;
 
 struct Keyword {
   const char* name;
@@ -52,7 +58,7 @@ constexpr Keyword kKeywords[] = {
     {"then", Kind::schema},
     {"else", Kind::schema},
     {"properties", Kind::schema_map},
-    {"patternProperties", Kind::schema_map},
+    {"patternProperties", Kind::pattern_map},
     {"additionalProperties", Kind::schema},
     {"unevaluatedProperties", Kind::schema},
     {"propertyNames", Kind::schema},
@@ -69,7 +75,7 @@ constexpr Keyword kKeywords[] = {
     {"minContains", Kind::count},
     {"maxContains", Kind::count},
     {"uniqueItems", Kind::flag},
-    {"pattern", Kind::text},
+    {"pattern", Kind::pattern},
     {"format", Kind::text},
     {"minLength", Kind::count},
     {"maxLength", Kind::count},
@@ -83,6 +89,7 @@ constexpr Keyword kKeywords[] = {
 const char* expectation(Kind kind) {
   switch (kind) {
     case Kind::text:
+    case Kind::pattern:
       return "a string";
     case Kind::flag:
       return "true or false";
@@ -104,6 +111,7 @@ const char* expectation(Kind kind) {
     case Kind::schema_list:
       return "a list of at least one schema";
     case Kind::schema_map:
+    case Kind::pattern_map:
       return "an object of schemas";
     case Kind::type:
       return "a type name or a list of them";
@@ -128,6 +136,7 @@ bool are_strings(const SchemaJson& value) {
 bool fits(Kind kind, const SchemaJson& value) {
   switch (kind) {
     case Kind::text:
+    case Kind::pattern:
       return value.is_string();
     case Kind::flag:
       return value.is_boolean();
@@ -149,25 +158,39 @@ bool fits(Kind kind, const SchemaJson& value) {
     case Kind::schema_or_list:
       return is_schema(value) || value.is_array();
     case Kind::schema_map:
+    case Kind::pattern_map:
       return value.is_object();
     case Kind::type:
-      return value.is_string() || (are_strings(value) && !value.empty());
+      return value.is_string() || (are_strings(value) && !value.empty() && value.size() <= kMaxTypes);
   }
   return false;
 }
 
-/// Lists and objects of schemas: the first that is none.
-void check_members(Kind kind, const SchemaJson& value, const SchemaPlace& place) {
-  const auto refuse = [](const SchemaPlace& where, const SchemaJson& got) {
-    schema_error(where, "expected a schema, got " + schema_text(got));
-  };
-  if (value.is_array() && (kind == Kind::schema_list || kind == Kind::schema_or_list)) {
-    for (std::size_t i = 0; i < value.size(); ++i)
-      if (!is_schema(value[i])) refuse(place.at(i), value[i]);
+/// Calls `visit` with each schema that the keyword's value holds, and with its place.
+template <class Visit>
+void for_each_schema(Kind kind, const SchemaJson& value, const SchemaPlace& place, Visit visit) {
+  const bool is_list = kind == Kind::schema_list || kind == Kind::schema_or_list;
+  if (kind == Kind::schema_map || kind == Kind::pattern_map) {
+    for (const auto& [name, member] : value.items()) visit(member, place.at(name));
+  } else if (is_list && value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) visit(value[i], place.at(i));
+  } else if (kind == Kind::schema || kind == Kind::schema_or_list) {
+    visit(value, place);
   }
-  if (kind == Kind::schema_map) {
-    for (const auto& [name, member] : value.items())
-      if (!is_schema(member)) refuse(place.at(name), member);
+}
+
+void check_pattern(const std::string& pattern, const SchemaPlace& place) {
+  if (const auto fault = find_regex_fault(pattern)) pattern_error(place, pattern, fault->offset, fault->what);
+}
+
+/// What the value of a keyword holds: schemas where they should be, regular expressions that can be read.
+void check_members(Kind kind, const SchemaJson& value, const SchemaPlace& place) {
+  for_each_schema(kind, value, place, [](const SchemaJson& member, const SchemaPlace& where) {
+    if (!is_schema(member)) schema_error(where, "expected a schema, got " + schema_text(member));
+  });
+  if (kind == Kind::pattern) check_pattern(value.get_ref<const std::string&>(), place);
+  if (kind == Kind::pattern_map) {
+    for (const auto& [name, member] : value.items()) check_pattern(name, place.at(name));
   }
 }
 
@@ -199,7 +222,30 @@ void check_exclusive(const SchemaJson& schema, const char* low, const char* high
                                     schema_text(*most).c_str()));
 }
 
+void check_all(const SchemaJson& schema, const SchemaPlace& outer, std::size_t& n_schemas) {
+  if (!schema.is_object()) return;
+  SchemaPlace place = outer;
+  if (++place.depth > kMaxSchemaDepth) schema_error(place, strf("schemas nest deeper than %d", kMaxSchemaDepth), true);
+  if (++n_schemas > kMaxSchemas)
+    schema_error(place, strf("the schema is too large: more than %zu schemas are in it", kMaxSchemas), true);
+  check_keywords(schema, place);
+  for (const auto& [name, value] : schema.items()) {
+    const auto known = keyword_kinds().find(name);
+    if (value.is_null() || known == keyword_kinds().end()) continue;
+    for_each_schema(known->second, value, place.at(name),
+                    [&](const SchemaJson& inner, const SchemaPlace& where) { check_all(inner, where, n_schemas); });
+  }
+}
+
 }  // namespace
+
+void pattern_error(const SchemaPlace& place, const std::string& pattern, std::size_t offset, const std::string& what) {
+  schema_error(place, strf("pattern \"%s\", offset %zu: %s", pattern.substr(0, 200).c_str(), offset, what.c_str()));
+}
+
+bool is_schema_keyword(const std::string& name) {
+  return keyword_kinds().contains(name);
+}
 
 std::string schema_text(const SchemaJson& value) {
   constexpr std::size_t kShown = 80;
@@ -235,8 +281,9 @@ void check_keywords(const SchemaJson& schema, const SchemaPlace& place) {
     check_exclusive(schema, low, high, place);
 }
 
-void check_schema_keywords(const nlohmann::ordered_json& schema) {
-  check_keywords(schema, {"#", "schema", 0});
+void check_schema(const nlohmann::ordered_json& schema) {
+  std::size_t n_schemas = 0;
+  check_all(schema, {"#", "schema", 0}, n_schemas);
 }
 
 }  // namespace common::grammar

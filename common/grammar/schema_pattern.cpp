@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "common/grammar/regex_syntax.h"
 #include "common/grammar/schema_rules.h"
 #include "ggml/log.h"
 
@@ -34,12 +35,15 @@ Set minus(const Set& set, const Set& taken) {
   return complement(normalized(std::move(out)));
 }
 
+/// Reads an expression that find_regex_fault() has nothing to say about: its brackets match, its repetitions have
+/// something to repeat.
 class PatternReader {
  public:
   PatternReader(GrammarBuilder& builder, const std::string& pattern, const SchemaPlace& place)
       : b_(builder), text_(pattern), place_(place) {}
 
   std::string run() {
+    if (const auto fault = find_regex_fault(text_)) fail(fault->offset, fault->what);
     if (text_.empty() || text_.front() != '^') fail(0, "must begin with ^: the whole string is matched");
     std::size_t n_backslashes = 0;
     while (n_backslashes + 1 < text_.size() && text_[text_.size() - 2 - n_backslashes] == '\\') ++n_backslashes;
@@ -47,14 +51,12 @@ class PatternReader {
       fail(text_.size() - 1, "must end with $: the whole string is matched");
     pos_ = 1;
     end_ = text_.size() - 1;
-    std::string body = alternatives(0);
-    if (pos_ < end_) fail(pos_, "there is no group that this ')' closes");
-    return body;
+    return alternatives(0);
   }
 
  private:
   [[noreturn]] void fail(std::size_t offset, const std::string& what) const {
-    schema_error(place_, strf("pattern \"%s\", offset %zu: %s", text_.substr(0, 200).c_str(), offset, what.c_str()));
+    pattern_error(place_, text_, offset, what);
   }
   [[nodiscard]] bool at_end() const { return pos_ >= end_; }
   [[nodiscard]] char peek(std::size_t ahead = 0) const { return pos_ + ahead < end_ ? text_[pos_ + ahead] : '\0'; }
@@ -72,17 +74,16 @@ class PatternReader {
   }
 
   std::string sequence(int depth) {
-    std::string out;
+    std::vector<std::string> items;
     std::string literal;  // single characters in a row
     const auto flush = [&] {
-      if (!literal.empty()) out = GrammarBuilder::sequence({out, GrammarBuilder::literal(literal)});
+      if (!literal.empty()) items.push_back(GrammarBuilder::literal(literal));
       literal.clear();
     };
     while (!at_end() && peek() != '|' && peek() != ')') {
-      const std::size_t begin = pos_;
       std::string spelled;  // of a single character
       std::string item = atom(depth, spelled);
-      const auto [min, max] = quantifier(begin);
+      const auto [min, max] = quantifier();
       if (!spelled.empty() && min == 1 && max == 1) {
         literal += spelled;
         continue;
@@ -92,10 +93,10 @@ class PatternReader {
       if (item.empty()) continue;
       // As a rule of its own a group may be repeated up to the limit of repetitions.
       if (spelled.empty() && item.front() != '[' && (min > 1 || max > 1)) item = b_.rule(place_.name + "-part", item);
-      out = GrammarBuilder::sequence({out, GrammarBuilder::repeat(item, min, max)});
+      items.push_back(GrammarBuilder::repeat(item, min, max));
     }
     flush();
-    return out;
+    return GrammarBuilder::sequence(items);
   }
 
   /// The expression of one element, or in `spelled` the JSON text of one character.
@@ -112,10 +113,6 @@ class PatternReader {
       case '^':
       case '$':
         fail(begin, "^ and $ may only stand at the ends");
-      case '*':
-      case '+':
-      case '?':
-        fail(begin, "there is nothing to repeat");
       case '\\': {
         Set set;
         std::uint32_t code = 0;
@@ -136,7 +133,7 @@ class PatternReader {
       ggml::logf(ggml::LogLevel::warn, "json_schema: %s: look-around in \"%s\" is not checked", place_.pointer.c_str(),
                  text_.substr(0, 200).c_str());
       (void)alternatives(depth + 1);
-      if (!skip(")")) fail(begin, "this group is never closed");
+      ++pos_;  // its bracket
       return {};
     }
     if (!skip("?:") && peek() == '?') {
@@ -146,11 +143,11 @@ class PatternReader {
       pos_ = close + 1;  // a named group
     }
     std::string body = alternatives(depth + 1);
-    if (!skip(")")) fail(begin, "this group is never closed");
+    ++pos_;  // its bracket
     return body.empty() ? "\"\"" : body;
   }
 
-  std::pair<int, int> quantifier(std::size_t begin) {
+  std::pair<int, int> quantifier() {
     int min = 1;
     int max = 1;
     const std::size_t at = pos_;
@@ -166,13 +163,12 @@ class PatternReader {
       min = max = number();
       if (skip(",")) max = peek() == '}' ? GrammarBuilder::kUnlimited : number();
       if (!skip("}")) fail(at, "this repetition is not closed");
-      if (max != GrammarBuilder::kUnlimited && max < min) fail(at, "the repetition ends below its beginning");
       if (min > kMaxRepetitions) fail(at, strf("more than %d repetitions", kMaxRepetitions));
     } else {
       return {1, 1};
     }
     (void)skip("?");  // reluctant or not, the same strings match
-    if (pos_ - at > 0 && (peek() == '*' || peek() == '+')) fail(begin, "repetition of a repetition");
+    if (peek() == '+') fail(pos_, "possessive repetitions are not supported");
     return {min, max};
   }
 
@@ -193,7 +189,6 @@ class PatternReader {
   /// After a backslash: true and a set, or false and one character.
   bool escape(Set& set, std::uint32_t& code) {
     const std::size_t begin = pos_++;
-    if (at_end()) fail(begin, "the escape is cut off");
     const char c = peek();
     if (c == 'd' || c == 'w' || c == 's' || c == 'D' || c == 'W' || c == 'S') {
       ++pos_;
@@ -238,11 +233,7 @@ class PatternReader {
     const std::size_t begin = pos_++;
     const bool negated = skip("^");
     Set set;
-    bool first = true;
-    while (first || peek() != ']') {
-      if (at_end()) fail(begin, "this '[' is never closed");
-      if (first && peek() == ']') break;
-      first = false;
+    while (peek() != ']') {
       Set part;
       CodeRange range;
       if (class_member(part, range.lo)) {
@@ -257,7 +248,7 @@ class PatternReader {
       }
       set.push_back(range);
     }
-    if (!skip("]")) fail(begin, "this '[' is never closed");
+    ++pos_;
     set = normalized(std::move(set));
     if (negated) set = complement(set);
     if (set.empty()) fail(begin, "no character is in this class");

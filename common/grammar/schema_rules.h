@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@
 namespace common::grammar {
 
 using SchemaJson = nlohmann::ordered_json;
+
+inline constexpr int kMaxSchemaDepth = 500;
 
 /// The rules of JSON itself.
 class JsonRules {
@@ -53,10 +56,16 @@ struct SchemaPlace {
 /// Throws Error "json_schema: POINTER: what".
 [[noreturn]] void schema_error(const SchemaPlace& place, const std::string& what, bool is_limit = false);
 
+/// Throws Error "json_schema: POINTER: pattern "...", offset N: what".
+[[noreturn]] void pattern_error(const SchemaPlace& place, const std::string& pattern, std::size_t offset,
+                                const std::string& what);
+
 /// A value as JSON, for a message; only the beginning of a long one.
 [[nodiscard]] std::string schema_text(const SchemaJson& value);
 /// A keyword's value; null when the schema does not have it, or has null for it (but `const`).
 [[nodiscard]] const SchemaJson* schema_keyword(const SchemaJson& schema, const char* key);
+/// Whether a schema's member of this name is known, be it only to be ignored.
+[[nodiscard]] bool is_schema_keyword(const std::string& name);
 /// Throws Error when a keyword of this one schema has a value that it cannot have, or two contradict each other.
 /// Pre: an object.
 void check_keywords(const SchemaJson& schema, const SchemaPlace& place);
@@ -65,7 +74,10 @@ void check_keywords(const SchemaJson& schema, const SchemaPlace& place);
 class SchemaRules {
  public:
   SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name);
+  /// The document itself, all of it checked first.
   std::string root();
+  /// The schema at a place of the document, "#/properties/a".
+  std::string part(const std::string& pointer);
 
  private:
   struct Property {
@@ -86,7 +98,8 @@ class SchemaRules {
   void spend(std::size_t work, const SchemaPlace& place);
   std::string plain_type(const std::string& type, const SchemaPlace& place);
   std::string reference(const SchemaJson& target, const SchemaPlace& place);
-  std::pair<const SchemaJson*, std::string> resolve(const SchemaJson& target, const SchemaPlace& place) const;
+  std::pair<const SchemaJson*, std::string> resolve(const SchemaJson& target, const SchemaPlace& place);
+  const SchemaJson* member_of(const SchemaJson& object, const std::string& key);
   std::string any_of_schemas(const SchemaJson& list, const SchemaPlace& place);
   std::string any_type(const SchemaJson& schema, const SchemaJson& types, const SchemaPlace& place);
   std::string enumeration(const SchemaJson& list, const SchemaPlace& place);
@@ -111,6 +124,9 @@ class SchemaRules {
   std::string name_;
   std::size_t work_ = 0;
   std::map<std::string, std::string> rule_of_reference_;  // pointer -> rule
+  // Objects of many members that references lead through: a search from the first member on would take a time that
+  // grows with the square of their number.
+  std::map<const SchemaJson*, std::unordered_map<std::string_view, const SchemaJson*>> members_;
   // References that were followed since the last character: meeting one again would never end.
   std::vector<std::string> open_references_;
 };

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "common/grammar/grammar_builder.h"
+#include "common/grammar/regex_syntax.h"
+#include "common/grammar/schema_check.h"
 #include "common/grammar/schema_rules.h"
 #include "ggml/error.h"
 #include "grammar_test_support.h"
@@ -99,6 +102,160 @@ TEST(JsonSchema, AKeywordOfTheWrongTypeIsAnErrorAtItsPlace) {
     EXPECT_EQ(schema_error_of(json(schema)).rfind("json_schema: " + std::string(message), 0), 0u)
         << schema << "\n"
         << schema_error_of(json(schema));
+}
+
+TEST(RegexSyntax, WhatNoDialectReadsIsAFaultWithItsPlace) {
+  const auto fault = [](std::string_view pattern) {
+    const auto found = find_regex_fault(pattern);
+    return found ? std::to_string(found->offset) + " " + found->what : "none";
+  };
+  const std::pair<std::string_view, const char*> faults[] = {
+      {"(a", "0 this group is never closed"},
+      {"a(b(?:c)", "1 this group is never closed"},
+      {"(?<name", "0 this group is never closed"},
+      {"(?#never", "0 this group is never closed"},
+      {"a)b", "1 there is no group that this ')' closes"},
+      {"x[a-", "1 this '[' is never closed"},
+      {"[^\\]", "0 this '[' is never closed"},
+      {"[", "0 this '[' is never closed"},
+      {"[z-a]", "2 the range ends before it begins"},
+      {"[\\x41-\\x40]", "5 the range ends before it begins"},
+      {"[é-a]", "3 the range ends before it begins"},
+      {"*a", "0 there is nothing to repeat"},
+      {"(|+)", "2 there is nothing to repeat"},
+      {"(?=*)", "3 there is nothing to repeat"},
+      {"^{2}", "1 there is nothing to repeat"},
+      {"a**", "2 repetition of a repetition"},
+      {"a{2}{3}", "4 repetition of a repetition"},
+      {"a{5,2}", "1 the repetition ends below its beginning"},
+      {"a{100000000000000000000,99999999999999999999}", "1 the repetition ends below its beginning"},
+      {"(?*a)", "0 there is no such kind of group"},
+      {"a\\", "1 the escape is cut off"},
+  };
+  for (const auto& [pattern, message] : faults) EXPECT_EQ(fault(pattern), message) << pattern;
+  // What some dialects know, and what reads like a mistake but is text.
+  for (const std::string_view pattern : {"",
+                                         "^$",
+                                         "a{,2}",
+                                         "a{2",
+                                         "a{x}",
+                                         "]",
+                                         "}",
+                                         "a|",
+                                         "[]",
+                                         "[^]",
+                                         "[a-]",
+                                         "[-a]",
+                                         "[\\w-z]",
+                                         "[a-\\d]",
+                                         "[\\x0F-0]",
+                                         "[[:alpha:]_]",
+                                         "[\\u{1F600}-\\u{1F64F}]",
+                                         "(?i)a",
+                                         "(?i-s:a)",
+                                         "(?>a)",
+                                         "(?P<n>a)(?P=n)",
+                                         "(?<n>a)\\k<n>",
+                                         "(?<=a)b(?<!c)",
+                                         "(?(1)a|b)",
+                                         "(?#words)",
+                                         "a++",
+                                         "a*?b{2,}?",
+                                         "\\p{L}+\\P{Lu}",
+                                         "\\x4",
+                                         "\\u12",
+                                         "\\c",
+                                         "\\1\\b",
+                                         "(?:(?=a))*",
+                                         "\\Aab\\z",
+                                         "é{2}日+"})
+    EXPECT_EQ(fault(pattern), "none") << pattern;
+  EXPECT_EQ(fault(std::string(1'000'000, '(') + std::string(1'000'000, ')')), "none") << "no recursion";
+}
+
+TEST(RegexSyntax, TakesAnyText) {
+  std::mt19937 random(8);
+  constexpr const char* kParts[] = {"(", ")", "[", "]", "{", "}", "?", "*", "+", "\\", "^", "-", "|", "<",
+                                    ">", ":", "=", "!", "P", "#", "1", ",", "x", "u",  "é", "'", "$", ""};
+  for (int round = 0; round < 30'000; ++round) {
+    std::string text = "^";
+    for (std::size_t n = random() % 12; n > 0; --n) text += kParts[random() % std::size(kParts)];
+    text += "$";
+    if (const auto fault = find_regex_fault(text)) {
+      ASSERT_LT(fault->offset, text.size()) << text;
+      ASSERT_EQ(schema_error_of({{"pattern", text}}).rfind("json_schema: #/pattern: ", 0), 0u) << text;
+    } else {
+      (void)schema_error_of({{"pattern", text}});  // read, or refused as not supported
+    }
+  }
+}
+
+TEST(JsonSchema, ExpressionsAreCheckedWhereTheyAreIgnoredToo) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"type":"integer","pattern":"(a"})", "#/pattern: pattern \"(a\", offset 0: this group is never closed"},
+      {R"({"type":"string","enum":["x"],"pattern":"a**"})", "#/pattern: pattern \"a**\", offset 2: repetition of a"},
+      {R"({"patternProperties":{"^[a/":{}}})",
+       "#/patternProperties/^[a~1: pattern \"^[a/\", offset 1: this '[' is never closed"},
+      {R"x({"type":"object","properties":{"a":{"patternProperties":{"x":{"pattern":")"}}}}})x",
+       "#/properties/a/patternProperties/x/pattern: pattern \")\", offset 0"},
+      {R"({"type":"string","not":{"pattern":"[z-a]"}})", "#/not/pattern: pattern"},
+      {R"({"if":{"properties":{"k":{"pattern":"a{3,1}"}}},"then":{}})", "#/if/properties/k/pattern: pattern"},
+      {R"({"$defs":{"unused":{"pattern":"\\"}},"type":"null"})", "#/$defs/unused/pattern: pattern"},
+      {R"({"type":"array","contains":{"items":[{},{"pattern":"?"}]}})", "#/contains/items/1/pattern: pattern"},
+      {R"({"propertyNames":{"pattern":5}})", "#/propertyNames/pattern: expected a string, got 5"},
+      {R"({"dependentSchemas":{},"else":{"required":"a"}})", "#/else/required: expected a list of names"},
+  };
+  for (const auto& [schema, message] : cases)
+    EXPECT_EQ(schema_error_of(json(schema)).rfind("json_schema: " + std::string(message), 0), 0u)
+        << schema << "\n"
+        << schema_error_of(json(schema));
+  // Where it is ignored an expression may be of any dialect, and needs no ^ and $.
+  EXPECT_TRUE(fits(R"({"type":"integer","pattern":"(?i)\\p{L}\\b"})", "5"));
+  EXPECT_TRUE(fits(R"({"patternProperties":{"x|y":{"type":"null"},"\\d+":true},"properties":{"a":{}}})", "{}"));
+  // Names of properties and values are no keywords.
+  EXPECT_TRUE(fits(R"({"properties":{"pattern":{"type":"null"},"required":{"const":{"pattern":"("}}}})", "{}"));
+}
+
+TEST(JsonSchema, HugeSchemasAreConvertedOrRefusedInLinearTime) {
+  constexpr int kMany = 70'000;
+  const auto name = [](const char* head, int i) { return head + std::to_string(i); };
+  ordered_json defs = ordered_json::object(), referring = ordered_json::object(), nulls = ordered_json::object();
+  ordered_json names = ordered_json::array(), texts = ordered_json::array();
+  // Built as the parser of JSON does it; by [] each new key is compared with all before it.
+  const auto add = [](ordered_json& object, std::string key, ordered_json value) {
+    object.get_ref<ordered_json::object_t&>().emplace_back(std::move(key), std::move(value));
+  };
+  for (int i = 0; i < kMany; ++i) {
+    if (i < kMany / 3) add(defs, name("d", i), {{"type", "null"}});
+    if (i < kMany / 3) add(referring, name("p", i), {{"$ref", name("#/$defs/d", kMany / 3 - 1 - i)}});
+    if (i < kMany / 2) add(nulls, name("p", i), {{"type", "null"}});
+    if (i < kMany / 2) names.push_back(name("p", i));
+    texts.push_back(name("t", i));
+  }
+  const auto outcome = [](const ordered_json& schema) {
+    const std::string error = schema_error_of(schema);
+    return error.empty() || error.find("too large") != std::string::npos ||
+                   error.find("longer than") != std::string::npos || error.find("nodes") != std::string::npos
+               ? ""
+               : error.substr(0, 300);
+  };
+  EXPECT_EQ(outcome({{"$defs", defs}, {"properties", referring}}), "");
+  EXPECT_EQ(outcome({{"properties", nulls}, {"required", names}}), "");
+  EXPECT_EQ(
+      outcome({{"allOf", {{{"properties", nulls}}, {{"anyOf", {{{"properties", nulls}}, {{"properties", nulls}}}}}}}}),
+      "");
+  EXPECT_EQ(outcome({{"allOf", {{{"enum", texts}}, {{"enum", texts}}}}}), "");
+  EXPECT_EQ(
+      outcome({{"type", "array"}, {"prefixItems", ordered_json(std::vector<ordered_json>(kMany, {{"type", "null"}}))}}),
+      "");
+  std::string pattern = "^";
+  for (int i = 0; i < 100'000; ++i) pattern += "a+b";
+  EXPECT_EQ(outcome({{"pattern", pattern + "$"}}), "");
+  EXPECT_NE(schema_error_of({{"type", texts}, {"const", 1}}).find("#/type: expected a type name or a list"),
+            std::string::npos);
+  EXPECT_NE(
+      schema_error_of({{"items", {{"$defs", nulls}}}, {"$defs", nulls}, {"properties", nulls}}).find("80000 schemas"),
+      std::string::npos);
 }
 
 TEST(JsonSchema, ContradictionsAreErrorsAtTheirPlace) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ using Alternatives = std::vector<Sequence>;
 inline constexpr int kNoLimit = -1;
 /// More repetitions than this are an error as a minimum and no limit as a maximum.
 inline constexpr int kMaxRepetitions = 2000;
+/// A grammar's text may be so long.
+inline constexpr std::size_t kMaxGrammarBytes = std::size_t{16} << 20;
 
 /// One element of a sequence with its repetition.
 struct Item {

@@ -63,6 +63,32 @@ TEST(ParseJson, RefusesDeepNestingBeforeItCostsStack) {
   EXPECT_EQ(message_of("{\"a\": \"" + std::string(2000, '[') + "\\\"[\"}"), "no error");
 }
 
+TEST(ParseJson, BuildsWhatTheLibraryBuildsRepeatedKeysIncluded) {
+  for (const char* text :
+       {"{}", "[]", "null", "-7", "18446744073709551615", "1.5e3", "\"\\ud83d\\ude00\"", R"({"a":1,"b":2,"a":3})",
+        R"({"b":{"x":1,"x":[2,{"y":3}]},"a":[],"b":[true,false,null],"c":{},"a":{"z":{}}})",
+        R"([{"k":1,"k":2,"k":3},[[],[{}]],"",{"":0,"":1}])"})
+    EXPECT_EQ(parse_json(text, "it is").dump(), nlohmann::ordered_json::parse(text).dump()) << text;
+}
+
+// The library compares each key with all before it: of so many that takes minutes.
+TEST(ParseJson, AnObjectOfAMillionMembersTakesNoLongerThanAListOfThem) {
+  std::string text = "{";
+  for (int i = 0; i < 1'000'000; ++i) text += "\"key " + std::to_string(i % 999'999) + "\":" + std::to_string(i) + ",";
+  text.back() = '}';
+  const nlohmann::ordered_json value = parse_json(text, "it is");
+  EXPECT_EQ(value.size(), 999'999u);
+  EXPECT_EQ(value.begin().key(), "key 0");
+  EXPECT_EQ(value.begin().value(), 999'999) << "the last value of a key counts, at the first one's place";
+}
+
+TEST(ParseJson, WithoutAMessageWhatIsNoJsonIsNothing) {
+  EXPECT_EQ(try_parse_json("[1]"), nlohmann::ordered_json::array({1}));
+  for (const std::string& text : {std::string("{"), std::string("[1]\0", 4), std::string(1'000'000, '['),
+                                  std::string(513, '[') + std::string(513, ']')})
+    EXPECT_FALSE(try_parse_json(text).has_value()) << text.substr(0, 20);
+}
+
 TEST(ParseJson, AByteOrderMarkIsNoFault) {
   EXPECT_EQ(message_of("\xEF\xBB\xBF{\"a\":1}"), "no error");
 }

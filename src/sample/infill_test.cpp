@@ -39,6 +39,28 @@ TEST(Infill, EndsWhenNothingIsLikely) {
             (std::vector<Token>{kEos}));
 }
 
+TEST(Infill, EndsWithTheTokenThatEndsATurnWhereThereIsOne) {
+  const Vocab vocab = testing::word_vocab({"a", "b", "c", "d", "e", "f", "<|eot_id|>"});
+  const Token eot = vocab.special().eot;
+  ASSERT_EQ(eot, 9);
+  InfillStage stage(vocab);
+  std::vector<ggml::Candidate> list;
+  for (Token token = 3; token < 9; ++token) list.push_back({0.0f, token});  // a sixth each
+  ASSERT_EQ(stage.apply(list, list.size()), 1u);
+  EXPECT_EQ(list[0].token, eot);
+}
+
+TEST(Infill, EqualTextsAddUpAndTheFirstOfThemStays) {
+  const Vocab vocab = testing::word_vocab({"a", "b", "ab", "a"});
+  InfillStage stage(vocab);
+  std::vector<ggml::Candidate> list;
+  // a 0.3 takes ab 0.25 and the other a 0.2: 0.75; b 0.25 holds a quarter, less than 1/3.
+  for (const auto& [token, p] : {std::pair<Token, double>{3, 0.3}, {4, 0.25}, {5, 0.25}, {6, 0.2}})
+    list.push_back({static_cast<float>(std::log(p)), token});
+  ASSERT_EQ(stage.apply(list, list.size()), 1u);
+  EXPECT_EQ(list[0].token, 3);
+}
+
 TEST(Infill, RowsWithoutATokenAreNoText) {
   EXPECT_EQ(run({{kHello, 0.9}, {999, 0.1}}), (std::vector<Token>{kHello}));
 }

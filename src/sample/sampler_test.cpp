@@ -93,6 +93,63 @@ TEST(Sampler, CountsOnlyTheLastTokensForThePenalties) {
   EXPECT_EQ(find(adjust, 9)->count, 1);
 }
 
+TEST(Sampler, AWindowOfMinusOneIsTheContextAndOneOfZeroIsOff) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.repeat_penalty = 1.1f;
+  params.penalty_last_n = -1;
+  params.dry_multiplier = 1;
+  params.dry_base = 2;
+  params.dry_penalty_last_n = -1;
+  const auto adjustments = [&](int n_ctx) {
+    Sampler sampler(params, vocab, n_ctx);
+    sampler.accept_prompt(std::vector<Token>{5, 6, 7, 8, 5, 6, 7});
+    ggml::SampleRow row;
+    std::vector<ggml::SampleAdjust> adjust;
+    sampler.prepare(row, adjust);
+    return adjust;
+  };
+  const auto all = adjustments(7);
+  EXPECT_EQ(find(all, 5)->count, 2);
+  EXPECT_EQ(find(all, 8)->dry, 2.0f) << "5 6 7 stood before it: 2^(3 - 2)";
+  const auto cut = adjustments(6);
+  EXPECT_EQ(find(cut, 5)->count, 1) << "the first token is out";
+  EXPECT_EQ(find(cut, 8)->dry, 1.0f) << "6 7 stood before it: 2^(2 - 2)";
+  params.penalty_last_n = params.dry_penalty_last_n = 0;
+  EXPECT_TRUE(adjustments(7).empty());
+}
+
+TEST(Sampler, PenaltiesActOnTheLogitsOfTheWindowAlone) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.samplers = {SamplerKind::penalties};
+  params.repeat_penalty = 2;
+  params.frequency_penalty = 0.5f;
+  params.presence_penalty = 0.25f;
+  params.penalty_last_n = 4;
+  params.n_probs = 4;
+  params.post_sampling_probs = true;
+  Sampler sampler(params, vocab, 512);
+  sampler.accept_prompt(std::vector<Token>{8, 5, 6, 5});
+  sampler.accept(7);  // the window is 5 6 5 7
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  std::vector<float> logits(kTokens, -INFINITY);
+  logits[5] = 6;   // 6 / 2 - 2 * 0.5 - 0.25 = 1.75
+  logits[6] = -1;  // -1 * 2 - 0.5 - 0.25 = -2.75
+  logits[7] = 0;   // 0 - 0.5 - 0.25 = -0.75
+  logits[8] = 2;   // left as it is
+  const ggml::SampleResult result = sampler.sample_on_host(row, logits, adjust, {});
+  ASSERT_EQ(result.n_probs, 4);
+  const double total = std::exp(1.75) + std::exp(-2.75) + std::exp(-0.75) + std::exp(2.0);
+  const std::pair<Token, double> expected[] = {{8, 2}, {5, 1.75}, {7, -0.75}, {6, -2.75}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(result.ids[i], expected[i].first);
+    EXPECT_NEAR(std::exp(result.logprobs[i]), std::exp(expected[i].second) / total, 1e-6);
+  }
+}
+
 TEST(Sampler, WithoutPenaltiesNothingIsCounted) {
   const Vocab vocab = make_vocab();
   SamplingParams params;
@@ -254,6 +311,26 @@ TEST(Sampler, AdaptiveAimsSoThatTheMeanMeetsItsTarget) {
   sampler.accept(7);  // sums 1 and 2 become 0.9 + 0.5 = 1.4 and 1 + 1 = 2: mean 0.7
   sampler.prepare(row, adjust);
   EXPECT_FLOAT_EQ(row.adaptive_target, 0.3f);
+}
+
+TEST(Sampler, AdaptiveForgetsAtMostAHundredthOfItsMeanWithEachToken) {
+  const Vocab vocab = make_vocab();
+  SamplingParams params;
+  params.samplers = {SamplerKind::adaptive_p};
+  params.adaptive_target = 0.5f;
+  params.adaptive_decay = 1;  // 0.99: sums 50 and 100
+  Sampler sampler(params, vocab, 512);
+  ggml::SampleRow row;
+  std::vector<ggml::SampleAdjust> adjust;
+  sampler.prepare(row, adjust);
+  EXPECT_NEAR(row.adaptive_target, 0.5, 1e-5);
+  ggml::SampleResult result{};
+  result.token = 7;
+  result.adaptive_p = 1;
+  sampler.collect(result);
+  sampler.accept(7);  // 1 + 0.99 * 50 = 50.5 and 1 + 99 = 100: mean 0.505, so 2 * 0.5 - 0.505
+  sampler.prepare(row, adjust);
+  EXPECT_NEAR(row.adaptive_target, 0.495, 1e-5);
 }
 
 TEST(Sampler, DryMarksTokensBesideTheOtherAdjustments) {

@@ -84,6 +84,22 @@ TEST(LinearSteps, TwiceTheTextIsTwiceTheWorkForEveryAlgorithm) {
   for (const Kind& kind : small_vocabularies()) expect_linear(kind.name, kind.vocab, kUnits);
 }
 
+// A prompt of ten megabytes: as many steps for each byte as in one.
+TEST(LinearSteps, TenMegabytesCostTenTimesWhatOneCosts) {
+  const Vocab spm = Vocab::load(testing::spm_metadata({"▁", "a", "aa", "aaaa", "▁▁", "▁▁▁▁"}), "spm");
+  const Vocab bpe = Vocab::load(testing::bpe_metadata(testing::some_merges(), "llama-bpe"), "bpe");
+  for (const Vocab* vocab : {&spm, &bpe}) {
+    for (const std::string& unit : kMainUnits) {
+      const auto count = [&](std::size_t bytes) {
+        const std::string text = repeated(unit, bytes);
+        return static_cast<double>(steps_of([&] { (void)vocab->tokenize(text, {.parse_special = true}); }));
+      };
+      const double one = count(kMegabyte);
+      EXPECT_LE(count(10 * kMegabyte), 11.5 * one) << "'" << unit << "'";
+    }
+  }
+}
+
 TEST(LinearSteps, TwiceTheTextIsTwiceTheWorkForRealVocabularies) {
   const auto shared = tandem::shared_dir();
   if (!shared || !std::filesystem::exists(*shared / "data" / "vocab")) GTEST_SKIP() << "no shared folder";

@@ -46,6 +46,8 @@ class Splitter {
  public:
   /// Pre: `group` is one of the table's.
   explicit Splitter(std::string_view group);
+  /// Rules of one's own; `name` is for errors. Throws Error(internal) for one that does not compile.
+  Splitter(std::string_view name, std::span<const std::string_view> regexes);
   Splitter(Splitter&&) noexcept;
   Splitter& operator=(Splitter&&) noexcept;
   ~Splitter();

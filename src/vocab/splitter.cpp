@@ -127,12 +127,22 @@ struct Splitter::Impl {
   std::vector<Regex> regexes;
 };
 
-Splitter::Splitter(std::string_view group) : impl_(std::make_unique<Impl>()) {
-  for (const PreTokenizerGroup& row : pre_tokenizer_groups()) {
-    if (row.name != group) continue;
-    for (const std::string_view pattern : row.regexes) impl_->regexes.push_back(compile(group, pattern));
-  }
+namespace {
+
+std::span<const std::string_view> regexes_of(std::string_view group) {
+  for (const PreTokenizerGroup& row : pre_tokenizer_groups())
+    if (row.name == group) return row.regexes;
+  return {};
+}
+
+}  // namespace
+
+Splitter::Splitter(std::string_view group) : Splitter(group, regexes_of(group)) {
   TANDEM_ASSERT(!impl_->regexes.empty(), "every pre-tokenizer row names a group of the table");
+}
+
+Splitter::Splitter(std::string_view name, std::span<const std::string_view> regexes) : impl_(std::make_unique<Impl>()) {
+  for (const std::string_view pattern : regexes) impl_->regexes.push_back(compile(name, pattern));
 }
 
 Splitter::Splitter(Splitter&&) noexcept = default;

@@ -181,6 +181,16 @@ TEST(Plamo, FindsTheBestSumFromTheEndWithTheLongestPieceOfEquals) {
   EXPECT_EQ(vocab.pieces(vocab.tokenize("日本 aé\n", {}), SpecialText::show), "日本 aé\n");
 }
 
+// The expected ids come from the algorithm of the model's own tokenizer (a table of suffixes, walked from the end),
+// run step by step over made-up pieces; two characters have none and fall to bytes.
+TEST(Plamo, SegmentsAsTheModelsOwnTokenizerDoes) {
+  const auto golden = nlohmann::json::parse(tandem::load_text(tandem::data_dir() / "tokenizers" / "plamo2.json"));
+  const Vocab vocab = load(testing::plamo_metadata(golden["pieces"].get<std::vector<std::pair<std::string, float>>>()));
+  for (const auto& c : golden["cases"])
+    EXPECT_EQ(vocab.tokenize(c[0].get<std::string>(), {}), c[1].get<std::vector<Token>>()) << c[0];
+  EXPECT_EQ(golden["cases"].size(), 300u);
+}
+
 TEST(Plamo, SurvivesPiecesThatAreNoCharactersAndAbsurdScores) {
   const Vocab vocab = load(testing::plamo_metadata({{"\xC3", 1e30F}, {"a", -1e30F}, {"aé", 1e30F}}));
   EXPECT_EQ(vocab.pieces(vocab.tokenize("éaéa", {}), SpecialText::show), "éaéa");

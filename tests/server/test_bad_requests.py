@@ -71,6 +71,8 @@ BAD_FIELDS = [
     ({"samplers": "?" * 65}, "65 letters"),
     ({"logit_bias": [[5, 1.0]] * 1000}, "1000 entries"),
     ({"logit_bias": {f"{i} ": 1.0 for i in range(1000)}}, "1000 entries"),
+    ({"logit_bias": {"a b c " * 10000: 1.0}}, "tokens, one request may have 288"),
+    ({"prompt": ["x"] * 2048, "grammar": "root ::= \"a\" #" + "a" * 200_000}, "2048 answers that each repeat 200016 bytes"),
 ]
 
 
@@ -114,6 +116,18 @@ def test_a_syntax_error_is_told_with_its_place_and_in_our_words(server):
     message = response.json()["error"]["message"]
     assert "the body is not valid JSON: line 2, column 2 (byte 18 of 24): a key in double quotes was expected, got 'bad'" in message
     assert "parse_error" not in message and "json.exception" not in message
+
+
+def test_objects_of_many_members_take_no_more_time_than_others(server):
+    """A key that is looked for among all the others makes minutes of a megabyte."""
+    many = ",".join(f'"key {i}":0' for i in range(200_000))
+    started = time.monotonic()
+    response = httpx.post(server.url + "/completion", content=f'{{{many},"prompt":"x","n_predict":1}}', timeout=60)
+    assert response.status_code == 200
+    body = f'{{"messages":[{{"role":"user","content":"x"}}],"max_tokens":1,"chat_template_kwargs":{{{many}}}}}'
+    response = httpx.post(server.url + "/v1/chat/completions", content=body, timeout=60)
+    assert response.status_code == 400 and "200000 members, one request may have 1024" in response.json()["error"]["message"]
+    assert time.monotonic() - started < 10
 
 
 def test_null_means_absent(server):

@@ -94,6 +94,9 @@ BAD_GRAMMARS = [
     ({"json_schema": {"type": "number", "minimum": "x"}}, "#/minimum"),
     ({"json_schema": {"allOf": [{"type": "string"}, {"type": "integer"}]}}, "#/allOf/1/type"),
     ({"json_schema": {"type": "number", "minimum": 2, "maximum": 1}}, "#/maximum"),
+    ({"json_schema": {"type": "integer", "pattern": "a("}}, "#/pattern: pattern \"a(\", offset 1: this group is never closed"),
+    ({"json_schema": {"patternProperties": {"[z-a]": {}}}}, "#/patternProperties/[z-a]: pattern \"[z-a]\", offset 2"),
+    ({"json_schema": {"not": {"properties": {"a": {"pattern": "*"}}}}}, "#/not/properties/a/pattern"),
 ]
 
 

@@ -1,5 +1,7 @@
 """Every sampler through the request fields: it acts, it is echoed, a seed repeats it."""
 
+import json
+
 import httpx
 import pytest
 
@@ -140,6 +142,27 @@ def test_ten_megabytes_in_a_chat_are_too_much_for_the_context_and_nothing_else(s
     assert response.status_code == 400 and response.json()["error"]["type"] == "exceed_context_size_error", response.text
     tokens = httpx.post(server.url + "/tokenize", json={"content": "word " * 2_000_000}, timeout=120)
     assert tokens.status_code == 200 and len(tokens.json()["tokens"]) > 2_000_000
+
+
+@pytest.mark.parametrize("unit", ["a", " ", "😀", "\0"], ids=ascii)
+def test_ten_megabytes_of_one_thing_are_served_or_refused(server, unit):
+    """Where only text is made of text it is served; what would have to fit the context is refused with both numbers."""
+    text = unit * (10_000_000 // len(unit.encode()))
+    prompt = httpx.post(server.url + "/apply-template", json={"messages": [{"role": "user", "content": text}]}, timeout=120)
+    assert prompt.status_code == 200 and text in prompt.json()["prompt"]
+    for path, body in [("/completion", {"prompt": text, "n_predict": 1}),
+                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "max_tokens": 1})]:
+        response = httpx.post(server.url + path, json=body, timeout=120)
+        error = response.json()["error"]
+        assert response.status_code == 400 and error["type"] == "exceed_context_size_error", error
+        assert error["n_prompt_tokens"] > 1_000_000 and error["n_ctx"] == 512
+
+
+def test_the_pieces_of_ten_megabytes_are_told(server):
+    response = httpx.post(server.url + "/tokenize", json={"content": "😀" * 2_500_000, "with_pieces": True}, timeout=120)
+    assert response.status_code == 200
+    head = json.loads(response.text[: response.text.index("}") + 1].removeprefix('{"tokens":['))
+    assert set(head) == {"id", "piece"} and response.text.count('"id":') >= 2_500_000
 
 
 @pytest.mark.parametrize("unit", ["word ", "a", " ", "😀"], ids=ascii)

@@ -12,6 +12,7 @@
 #include "common/chat/jinja/params.h"
 #include "common/chat/jinja/repr.h"
 #include "common/chat/jinja/text.h"
+#include "common/json/parse_json.h"
 
 namespace common::jinja {
 
@@ -201,7 +202,7 @@ Value tojson(Runtime& rt, const Value& v, Args& args) {
   return rt.text(dump_json(rt, v, style));
 }
 
-// The JSON library's parser recurses without a limit, so depth is checked first.
+// from_json() recurses, so depth is checked first.
 void check_json_depth(Runtime& rt, std::string_view text) {
   constexpr int kMaxDepth = 256;
   int depth = 0;
@@ -232,9 +233,9 @@ Value from_json_filter(Runtime& rt, const Value& v, Args& args) {
   if (!s) rt.fail("the JSON object must be str, not " + std::string(v.type_name()));
   check_json_depth(rt, *s);
   rt.require(s->size() * 8);  // what the parsed tree takes in the worst case of many small members
-  const auto json = nlohmann::ordered_json::parse(*s, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) rt.fail("from_json: the text is not valid JSON");
-  return from_json(rt, json);
+  const auto json = try_parse_json(*s);
+  if (!json.has_value()) rt.fail("from_json: the text is not valid JSON");
+  return from_json(rt, *json);
 }
 }  // namespace
 

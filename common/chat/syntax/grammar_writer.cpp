@@ -22,10 +22,11 @@ std::string pointer_step(const std::string& key) {
   return out;
 }
 
-std::string build(grammar::GrammarBuilder& builder, const Tool& tool, const std::string& name,
-                  const nlohmann::ordered_json& schema) {
+/// Runs `make` and names the tool in its errors.
+template <class Make>
+std::string naming(const Tool& tool, Make make) {
   try {
-    return builder.schema(name, schema);
+    return make();
   } catch (const ggml::Error& e) {
     throw ggml::Error(
         e.code(),
@@ -36,19 +37,19 @@ std::string build(grammar::GrammarBuilder& builder, const Tool& tool, const std:
 }  // namespace
 
 std::string GrammarWriter::arguments() {
-  return build(builder_, *tool, "arguments-" + tool->name(), tool->schema());
+  return naming(*tool, [&] { return builder_.schema("arguments-" + tool->name(), tool->schema()); });
 }
 
 std::string GrammarWriter::value() {
   const std::string name = "value-" + tool->name() + "-" + parameter->key;
   const auto properties = tool->schema().find("properties");
-  if (properties == tool->schema().end() || !properties->contains(parameter->key))
-    return build(builder_, *tool, name, *parameter->schema);
-  // The whole document with a reference to the parameter at its root: references in it lead where they should, and
-  // errors name the place in what the client sent.
-  nlohmann::ordered_json document = tool->schema();
-  document["$ref"] = "#/properties/" + pointer_step(parameter->key);
-  return build(builder_, *tool, name, document);
+  const bool is_reached_otherwise = properties == tool->schema().end() || !properties->contains(parameter->key);
+  return naming(*tool, [&] {
+    if (is_reached_otherwise) return builder_.schema(name, *parameter->schema);
+    // By its place in the whole document: references in it lead where they should, and errors name the place in what
+    // the client sent.
+    return builder_.schema_part(name, tool->schema(), "#/properties/" + pointer_step(parameter->key));
+  });
 }
 
 }  // namespace common::chat::syntax

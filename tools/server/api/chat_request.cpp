@@ -13,6 +13,7 @@ using ggml::strf;
 namespace {
 
 constexpr int kDefaultTopLogprobs = 20;
+constexpr std::size_t kMaxTemplateArguments = 1024;  // each is looked for among all variables of the template
 
 void check_part(const Json& part, std::size_t message) {
   const std::string where = strf("Field 'messages[%zu].content'", message);
@@ -94,6 +95,8 @@ common::chat::ChatPrompt render(const Fields& fields, const ChatRules& rules, co
   inputs.kwargs = fields.find("chat_template_kwargs");
   if (inputs.kwargs != nullptr && !inputs.kwargs->is_object())
     bad_field("chat_template_kwargs", "an object", *inputs.kwargs);
+  if (inputs.kwargs != nullptr)
+    check_count("chat_template_kwargs", inputs.kwargs->size(), kMaxTemplateArguments, "members");
   const auto add_prompt = fields.boolean("add_generation_prompt");
   inputs.add_generation_prompt = add_prompt.value_or(true);
   inputs.reasoning_effort = fields.text("reasoning_effort").value_or("");

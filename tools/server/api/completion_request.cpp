@@ -23,13 +23,8 @@ constexpr std::int64_t kIntMax = std::numeric_limits<int>::max();
 // Lists that a request may be long with: each entry is kept, echoed and looked at for every token.
 constexpr std::size_t kMaxSamplers = 64;
 constexpr std::size_t kMaxStrings = 1024;
-constexpr std::size_t kMaxStopBytes = 64 * 1024;  // of all stop strings together
-
-void check_count(std::string_view name, std::size_t given, std::size_t allowed, const char* what) {
-  if (given <= allowed) return;
-  throw Error(ErrorCode::invalid_argument, strf("Field '%.*s': %zu %s, one request may have %zu",
-                                                static_cast<int>(name.size()), name.data(), given, what, allowed));
-}
+constexpr std::size_t kMaxStopBytes = 64 * 1024;                   // of all stop strings together
+constexpr std::size_t kMaxSettingsBytes = std::size_t{256} << 20;  // of all answers of a request together
 
 void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
   const Json* value = fields.find("samplers");
@@ -97,14 +92,18 @@ float read_bias(const Json& value) {
   return static_cast<float>(std::max(value.get<double>(), kLowest));
 }
 
-void add_bias(const Json& key, float bias, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
+void add_bias(const Json& key, float bias, const llama::Vocab& vocab, std::size_t most,
+              llama::SamplingParams& sampling) {
   if (key.is_number_integer()) {
     const auto token = key.get<std::int64_t>();
     if (token < 0 || token >= vocab.n_tokens())
       bad_field("logit_bias", strf("a token id below %d", vocab.n_tokens()), key);
     sampling.logit_bias.emplace_back(static_cast<Token>(token), bias);
   } else if (key.is_string()) {
-    for (const Token token : vocab.tokenize(key.get<std::string>(), {})) sampling.logit_bias.emplace_back(token, bias);
+    // Texts of many tokens count as many: a long one is no way around the limit.
+    const std::vector<Token> tokens = vocab.tokenize(key.get<std::string>(), {});
+    check_count("logit_bias", sampling.logit_bias.size() + tokens.size(), most, "tokens");
+    for (const Token token : tokens) sampling.logit_bias.emplace_back(token, bias);
   } else {
     bad_field("logit_bias", "a token id or a string", key);
   }
@@ -113,17 +112,18 @@ void add_bias(const Json& key, float bias, const llama::Vocab& vocab, llama::Sam
 void read_logit_bias(const Fields& fields, const llama::Vocab& vocab, llama::SamplingParams& sampling) {
   const Json* value = fields.find("logit_bias");
   if (value == nullptr) return;
-  if (value->is_structured())
-    check_count("logit_bias", value->size(), static_cast<std::size_t>(vocab.n_tokens()), "entries");
+  const auto n_tokens = static_cast<std::size_t>(vocab.n_tokens());
+  if (value->is_structured()) check_count("logit_bias", value->size(), n_tokens, "entries");
+  const std::size_t most = sampling.logit_bias.size() + n_tokens;  // the server's own come on top
   if (value->is_array()) {
     for (const Json& pair : *value) {
       if (!pair.is_array() || pair.size() != 2) bad_field("logit_bias", "pairs [token, bias]", pair);
-      add_bias(pair[0], read_bias(pair[1]), vocab, sampling);
+      add_bias(pair[0], read_bias(pair[1]), vocab, most, sampling);
     }
   } else if (value->is_object()) {
     for (const auto& [key, bias] : value->items()) {
       const bool is_id = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
-      add_bias(is_id ? Json(std::stoll(key)) : Json(key), read_bias(bias), vocab, sampling);
+      add_bias(is_id ? Json(std::stoll(key)) : Json(key), read_bias(bias), vocab, most, sampling);
     }
   } else {
     bad_field("logit_bias", "an array of pairs or an object", *value);
@@ -166,6 +166,15 @@ bool is_several_prompts(const Json& value) {
     any_id = any_id || item.is_number();
   }
   return !any_id;
+}
+
+/// What each answer of a request keeps of its settings, and repeats when it is written.
+std::size_t settings_bytes(const GenerateRequest& request) {
+  constexpr std::size_t kBiasBytes = 256;  // as JSON
+  std::size_t bytes = request.grammar.size() + kBiasBytes * request.sampling.logit_bias.size();
+  for (const std::string& text : request.stop) bytes += text.size();
+  for (const std::string& text : request.sampling.dry_breakers) bytes += text.size();
+  return bytes;
 }
 
 }  // namespace
@@ -239,6 +248,15 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
 
 void set_prompts(CompletionRequest& request, Prompts prompts) {
   const GenerateRequest pattern = std::move(request.prompts.front());
+  const std::size_t bytes = settings_bytes(pattern);
+  const std::size_t n_answers = prompts.tokens.size() * static_cast<std::size_t>(pattern.n_completions);
+  if (n_answers > 1 && bytes > kMaxSettingsBytes / n_answers) {
+    throw Error(ErrorCode::invalid_argument,
+                strf("Field 'prompt': %zu answers that each repeat %zu bytes of grammar, logit_bias, stop and "
+                     "dry_sequence_breakers; one request may make %zu bytes of them",
+                     n_answers, bytes, kMaxSettingsBytes),
+                "send the prompts in several requests");
+  }
   request.prompts.clear();
   request.prompt_was_list = prompts.was_list;
   for (std::vector<Token>& tokens : prompts.tokens) {

@@ -32,6 +32,12 @@ void bad_field(std::string_view name, std::string_view expected, const Json& giv
   throw Error(ErrorCode::invalid_argument, message);
 }
 
+void check_count(std::string_view name, std::size_t given, std::size_t allowed, std::string_view what) {
+  if (given <= allowed) return;
+  throw Error(ErrorCode::invalid_argument, strf("Field '%s': %zu %s, one request may have %zu",
+                                                std::string(name).c_str(), given, std::string(what).c_str(), allowed));
+}
+
 Fields::Fields(const Json& body) : body_(body) {
   if (!body.is_object())
     throw Error(ErrorCode::invalid_argument, "the body must be a JSON object, got " + shortened(body));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ class Fields {
 
 /// Throws Error(invalid_argument) "Field 'name': expected ..., got ...".
 [[noreturn]] void bad_field(std::string_view name, std::string_view expected, const Json& given);
+
+/// Throws Error(invalid_argument) "Field 'name': 7 strings, one request may have 5" when more are given than allowed.
+void check_count(std::string_view name, std::size_t given, std::size_t allowed, std::string_view what);
 
 /// Parses a request body. Throws Error(invalid_argument) with the byte position of a syntax error; nesting beyond 512
 /// levels is refused before it can exhaust the stack.

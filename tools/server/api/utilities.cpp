@@ -189,29 +189,45 @@ std::string metrics_text(const EngineStatus& status) {
   return out;
 }
 
-Json tokenize_json(const Fields& fields, const Service& service) {
+namespace {
+
+/// {"id": 5, "piece": "text"}, or the piece's bytes where they are no UTF-8.
+void append_piece(Token token, const llama::Vocab& vocab, std::string& out) {
+  const std::string_view piece = vocab.piece(token, llama::SpecialText::show);
+  out.append("{\"id\":").append(std::to_string(token)).append(",\"piece\":");
+  if (llama::is_valid_utf8(piece)) {
+    out += dump(std::string(piece));
+  } else {
+    char before = '[';
+    for (const char c : piece) {
+      out.append(1, before).append(std::to_string(static_cast<unsigned char>(c)));
+      before = ',';
+    }
+    out += ']';
+  }
+  out += '}';
+}
+
+}  // namespace
+
+std::string tokenize_answer(const Fields& fields, const Service& service) {
   llama::TokenizeOptions options{.add_special = false, .parse_special = true};
   fields.read("add_special", options.add_special);
   fields.read("parse_special", options.parse_special);
   bool with_pieces = false;
   fields.read("with_pieces", with_pieces);
-  const Json* content = fields.find("content");
-  Json tokens = Json::array();
-  if (content == nullptr) return {{"tokens", tokens}};
-  for (const Token token : tokenize_mixed("content", *content, service.vocab(), options)) {
-    if (!with_pieces) {
-      tokens.push_back(token);
-      continue;
+  std::string out = "{\"tokens\":[";
+  if (const Json* content = fields.find("content")) {
+    for (const Token token : tokenize_mixed("content", *content, service.vocab(), options)) {
+      if (out.back() != '[') out += ',';
+      if (with_pieces) {
+        append_piece(token, service.vocab(), out);
+      } else {
+        out += std::to_string(token);
+      }
     }
-    const std::string_view piece = service.vocab().piece(token, llama::SpecialText::show);
-    Json value = std::string(piece);
-    if (!llama::is_valid_utf8(piece)) {
-      value = Json::array();
-      for (const char c : piece) value.push_back(static_cast<unsigned char>(c));
-    }
-    tokens.push_back({{"id", token}, {"piece", std::move(value)}});
   }
-  return {{"tokens", tokens}};
+  return out + "]}";
 }
 
 Json detokenize_json(const Fields& fields, const Service& service) {

@@ -13,7 +13,9 @@ namespace server {
 [[nodiscard]] Json slots_json(const Service& service, const EngineStatus& status);
 /// The text of GET /metrics.
 [[nodiscard]] std::string metrics_text(const EngineStatus& status);
-[[nodiscard]] Json tokenize_json(const Fields& fields, const Service& service);
+/// The body of the answer to POST /tokenize. As text at once: a tree of millions of tokens would take many times the
+/// memory.
+[[nodiscard]] std::string tokenize_answer(const Fields& fields, const Service& service);
 [[nodiscard]] Json detokenize_json(const Fields& fields, const Service& service);
 /// The page at `/`: model, state, and a command to try.
 [[nodiscard]] std::string web_page(const Service* service, const std::string& host, int port);

@@ -39,7 +39,8 @@ TextStream::Outcome TextStream::push(std::string_view piece) {
 
   std::size_t first = std::string::npos;
   for (const std::string& stop : stops_) {
-    const std::size_t at = pending_.find(stop);
+    // None lies wholly in what was searched before.
+    const std::size_t at = pending_.find(stop, n_searched_ - std::min(n_searched_, stop.size() - 1));
     if (at < first) {
       first = at;
       outcome.stopping_word = stop;
@@ -48,17 +49,20 @@ TextStream::Outcome TextStream::push(std::string_view piece) {
   if (first != std::string::npos) {
     outcome.text = pending_.substr(0, first);
     pending_.clear();
+    n_searched_ = 0;
     return outcome;
   }
   std::size_t held = 0;
   for (const std::string& stop : stops_) held = std::max(held, partial_match(pending_, stop));
   outcome.text = pending_.substr(0, pending_.size() - held);
   pending_.erase(0, pending_.size() - held);
+  n_searched_ = pending_.size();
   return outcome;
 }
 
 std::string TextStream::finish() {
   characters_.clear();
+  n_searched_ = 0;
   return std::exchange(pending_, {});
 }
 

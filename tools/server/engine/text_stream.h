@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,9 @@ class TextStream {
  private:
   std::vector<std::string> stops_;
   llama::Utf8Stream characters_;
-  std::string pending_;  // whole characters that may begin a stop string
-  std::string line_;     // the last line, only as far as its indentation needs
+  std::string pending_;         // whole characters that may begin a stop string
+  std::size_t n_searched_ = 0;  // bytes of it in which no whole stop string is
+  std::string line_;            // the last line, only as far as its indentation needs
   bool has_new_line_ = false;
 };
 

@@ -2,13 +2,23 @@
 
 #include <httplib.h>
 
+#include <string>
+#include <utility>
+
 #include "api/error_json.h"
 
 namespace server {
 
-inline void send(httplib::Response& response, const Json& body, int status = 200) {
+/// A body that is JSON already.
+inline void send_text(httplib::Response& response, std::string json, int status = 200) {
   response.status = status;
-  response.set_content(dump(body), "application/json; charset=utf-8");
+  response.body = std::move(json);
+  response.headers.erase("Content-Type");
+  response.set_header("Content-Type", "application/json; charset=utf-8");
+}
+
+inline void send(httplib::Response& response, const Json& body, int status = 200) {
+  send_text(response, dump(body), status);
 }
 
 inline void send(httplib::Response& response, const HttpError& error) {

@@ -158,7 +158,7 @@ void HttpServer::change_adapters(const Request& request, Response& response, con
 
 void HttpServer::tokenize(const Request& request, Response& response, const ServicePtr& service) {
   const Json body = parse_body(request.body);
-  send(response, tokenize_json(Fields(body), *service));
+  send_text(response, tokenize_answer(Fields(body), *service));
 }
 
 void HttpServer::detokenize(const Request& request, Response& response, const ServicePtr& service) {
