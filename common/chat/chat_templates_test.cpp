@@ -468,10 +468,11 @@ TEST(ChatTemplates, ResultsThatAreFoldedIntoTheirCallsMayBeAnyText) {
     return ordered_json{{"role", "tool"}, {"tool_call_id", id}, {"content", content}};
   };
   const ordered_json two = ordered_json::array({call("a", "f"), call("b", "g")});
-  EXPECT_EQ(prompt(two, {result("b", R"({"x":1})"), result("a", "12 C"), result("?", "[1")}),
+  EXPECT_EQ(prompt(two, ordered_json::array({result("b", R"({"x":1})"), result("a", "12 C"), result("?", "[1")})),
             "[user]x[assistant]g={\"x\": 1};f=\"12 C\";=\"[1\";");
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
-  EXPECT_EQ(prompt(two, {result("a", deep)}), "[user]x[assistant]f=\"" + deep + "\";") << "too deep to be read";
+  EXPECT_EQ(prompt(two, ordered_json::array({result("a", deep)})), "[user]x[assistant]f=\"" + deep + "\";")
+      << "too deep to be read";
   // Each result is looked for among all the calls.
   ordered_json calls = ordered_json::array(), results = ordered_json::array();
   for (int i = 0; i < 20'000; ++i) {

@@ -124,6 +124,29 @@ class Grammar(unittest.TestCase):
             self.assertIn(place, done.stderr)
 
 
+class OddText(unittest.TestCase):
+    def prompt_file(self, content):
+        file = tempfile.NamedTemporaryFile()
+        self.addCleanup(file.close)
+        file.write(content)
+        file.flush()
+        return file.name
+
+    def test_ten_megabytes_are_too_much_for_the_context_and_nothing_else(self):
+        path = self.prompt_file(b"word " * 2_000_000)
+        for mode in ("-no-cnv", "-st"):
+            done = run(mode, "-n", "1", "-f", path)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, rb"error: the prompt has 10\d{6} tokens, the context holds 256: use a larger -c")
+
+    def test_bytes_that_are_no_text_are_only_bytes(self):
+        odd = b"a\xff\xfe\x00\xc3(\xed\xa0\x80 \xf4\x90\x80\x80"
+        for mode in ("-no-cnv", "-st"):
+            self.assertEqual(run(mode, "-n", "2", "-f", self.prompt_file(odd)).returncode, 0)
+        breaker = ("--dry-multiplier", "1", "--dry-sequence-breaker", b"\xff\xfe", "-r", b"\xff")
+        self.assertEqual(run("-no-cnv", "-n", "2", "-p", b"a\xffb\xc3", *breaker).returncode, 0)
+
+
 class Chat(unittest.TestCase):
     def test_a_long_chat_fails_when_it_is_full_or_drops_its_oldest_turns(self):
         lines = b"the model\n" * 6

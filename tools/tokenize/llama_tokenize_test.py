@@ -62,6 +62,12 @@ class Tokenize(unittest.TestCase):
     def test_bytes_that_are_not_utf8_do_not_stop_it(self):
         self.assertEqual(run("--stdin", stdin=b"\xff\xfe\x00\xc3").returncode, 0)
 
+    def test_ten_megabytes_of_one_thing_are_tokenised(self):
+        for unit in (b"a", b" ", "😀".encode(), b"\xff", b"\0"):
+            done = run("--ids", "--no-bos", "--stdin", stdin=unit * (10_000_000 // len(unit)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreater(done.stdout.count(b","), 500_000, unit)
+
     def test_wrong_use_ends_with_status_1_and_says_why(self):
         for args, word in (
             ([], "nothing to tokenize"),
