@@ -146,7 +146,7 @@ TEST(ReplyGrammar, ToolsWithManyParametersAreWrittenOrRefusedInTime) {
   const ToolSet plain = tools_of(parameters);
   demand.tools = &plain;
   const std::string gbnf = reply_grammar(*format, demand)->gbnf;
-  EXPECT_NE(gbnf.find("<parameter=p1999>"), std::string::npos);
+  EXPECT_NE(gbnf.find("p1999"), std::string::npos);
   EXPECT_LT(gbnf.size(), 2'000'000u);
 }
 

@@ -7,6 +7,7 @@
 #include "common/grammar/regex_syntax.h"
 #include "common/grammar/schema_rules.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 
 namespace common::grammar {
 
@@ -130,8 +131,7 @@ class PatternReader {
     const std::size_t begin = pos_++;
     for (const char* look : {"?=", "?!", "?<=", "?<!"}) {
       if (!skip(look)) continue;
-      ggml::logf(ggml::LogLevel::warn, "json_schema: %s: look-around in \"%s\" is not checked", place_.pointer.c_str(),
-                 text_.substr(0, 200).c_str());
+      warn_of_look_around();
       (void)alternatives(depth + 1);
       ++pos_;  // its bracket
       return {};
@@ -145,6 +145,13 @@ class PatternReader {
     std::string body = alternatives(depth + 1);
     ++pos_;  // its bracket
     return body.empty() ? "\"\"" : body;
+  }
+
+  void warn_of_look_around() {
+    if (warned_) return;
+    warned_ = true;
+    ggml::logf(ggml::LogLevel::warn, "json_schema: %s: look-around in %s is not checked",
+               ggml::gguf::quoted(place_.pointer).c_str(), ggml::gguf::quoted(text_).c_str());
   }
 
   std::pair<int, int> quantifier() {
@@ -300,6 +307,7 @@ class PatternReader {
   const SchemaPlace& place_;
   std::size_t pos_ = 0;
   std::size_t end_ = 0;
+  bool warned_ = false;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
+#include "ggml/quoted.h"
 #include "llama/sampling_ranges.h"
 
 namespace common {
@@ -106,7 +107,7 @@ std::vector<SamplerKind> sampler_chain(const std::vector<std::string>& names) {
     const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
                                      [&](const KindName& row) { return known && row.name == *known; });
     if (found == std::end(kNames)) {
-      ggml::logf(ggml::LogLevel::warn, "sampler '%s' is not known and is left out", name.c_str());
+      ggml::logf(ggml::LogLevel::warn, "sampler %s is not known and is left out", ggml::gguf::quoted(name).c_str());
     } else {
       chain.push_back(found->kind);
     }
@@ -133,7 +134,8 @@ std::vector<std::string> sampler_names_from_letters(std::string_view letters) {
     if (const std::optional<std::string> name = sampler_by_letter(letter)) {
       names.push_back(*name);
     } else {
-      ggml::logf(ggml::LogLevel::warn, "sampler letter '%c' is not known and is left out", letter);
+      ggml::logf(ggml::LogLevel::warn, "sampler letter %s is not known and is left out",
+                 ggml::gguf::quoted({&letter, 1}).c_str());
     }
   }
   return names;
