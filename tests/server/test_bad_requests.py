@@ -72,7 +72,7 @@ BAD_FIELDS = [
     ({"logit_bias": [[5, 1.0]] * 1000}, "1000 entries"),
     ({"logit_bias": {f"{i} ": 1.0 for i in range(1000)}}, "1000 entries"),
     ({"logit_bias": {"a b c " * 10000: 1.0}}, "tokens, one request may have 288"),
-    ({"prompt": ["x"] * 2048, "grammar": "root ::= \"a\" #" + "a" * 200_000}, "2048 answers that each repeat 200016 bytes"),
+    ({"prompt": ["x"] * 2048, "grammar": "root ::= \"a\" #" + "a" * 200_000}, "2048 answers that each repeat 200018 bytes"),
 ]
 
 
