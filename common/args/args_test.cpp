@@ -530,6 +530,28 @@ TEST_F(Args, CudaParametersAreCheckedByKey) {
   EXPECT_EQ(error_of(Tool::server, {"-op", "NOPE,0"}).code(), ggml::ErrorCode::invalid_argument);
 }
 
+TEST_F(Args, OffloadOfPromptsIsSetPerOperationAndByBatchSize) {
+  const auto offload = [&](const std::vector<std::string>& line) {
+    return settings_of(Tool::server, line).placement.offload;
+  };
+  EXPECT_EQ(offload({}), OffloadSettings{});
+  OffloadSettings expected;
+  expected.mul_mat_id = expected.moe_up_gate = false;
+  EXPECT_EQ(offload({"-op", "28,0,31,0"}), expected);
+  expected.up_gate = false;
+  expected.mul_mat_id = true;
+  EXPECT_EQ(offload({"-op", "MOE_UP_GATE,0"}), expected);
+  expected.up_gate = expected.moe_up_gate = true;
+  expected.mul_mat = false;
+  EXPECT_EQ(offload({"-op", "-1,0,27,0,MUL_MAT_ID,1,30,1,31,1"}), expected);
+  EXPECT_EQ(offload({"-op", "1000,0"}), offload({"-op", "-1,0"}));
+  EXPECT_EQ(error_of(Tool::server, {"-op", "29,0"}).code(), ggml::ErrorCode::invalid_argument);
+  EXPECT_FALSE(offload({"-no-ooae"}).only_active_experts);
+  EXPECT_EQ(offload({"-cuda", "fusion=1,offload-batch-size=64"}).batch_size, 64);
+  EXPECT_EQ(offload({"-cuda", "offload-batch-size-per-byte=100"}).batch_size_per_byte, 100.0);
+  EXPECT_EQ(offload({"-cuda", "offload-batch-size-per-byte=-1"}).batch_size_per_byte, std::nullopt);
+}
+
 TEST_F(Args, AMissingModelIsExplained) {
   EXPECT_NE(error_of(Tool::server, {}, true).message().find("router mode"), std::string::npos);
   EXPECT_EQ(error_of(Tool::cli, {}, true).message(), "error: no model: give -m MODEL");

@@ -28,8 +28,11 @@ struct Variable {
 };
 
 /// Variables that belong to no option.
-constexpr std::array<Variable, 3> kVariables = {{
+constexpr std::array<Variable, 4> kVariables = {{
     {"GGML_CPU_ISA", "forces one instruction set of the CPU kernels: scalar, avx2, avx512, avx512vnni or avx512vbmi"},
+    {"GGML_OP_OFFLOAD_MIN_BATCH",
+     "micro-batches of at least that many tokens are computed on a GPU although their weights are in host memory "
+     "(--op-offload)"},
     {"NO_COLOR", "set to anything: no colours"},
     {"COLUMNS", "width of --help when standard output is not a terminal"},
 }};

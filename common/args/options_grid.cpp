@@ -227,9 +227,19 @@ const std::vector<Option> kRun = {
            })
         .words({"0", "1"})
         .initially("0"),
-    placement({"-nopo", "--no-op-offload"}, "No big batches on the GPU for weights in host memory."),
+    option({"-nopo", "--no-op-offload"}, kSwitch, "No prompts on the GPU with weights in host memory.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.op_offload = !argument.bare() && argument.value() == "0";
+           })
+        .words({"0", "1"})
+        .initially("0"),
     placement({"--no-host"}, "No pinned host buffers."),
-    placement({"-no-ooae", "--no-offload-only-active-experts"}, "Copy all experts of a layer."),
+    option({"-no-ooae", "--no-offload-only-active-experts"}, kSwitch, "Then send all experts of a layer.",
+           [](Target& target, const Argument& argument) {
+             target.settings.placement.offload.only_active_experts = !argument.bare() && argument.value() == "0";
+           })
+        .words({"0", "1"})
+        .initially("0"),
     option({"--fit"}, kSwitch, "Choose the placement by itself.",
            [](Target& target, const Argument& argument) {
              target.settings.placement.fit = argument.bare() || argument.value() == "1" ? Fit::on : Fit::off;

@@ -182,8 +182,9 @@ void apply_gpu_margins(Target& target, const Argument& argument) {
         items[i], static_cast<int>(to_integer(argument, items[i + 1], 0, kMaxInt)));
 }
 
-/// The keys of -cuda and their types; checked so that a misspelt key is not taken for a setting.
-void check_cuda_params(Target&, const Argument& argument) {
+/// The keys of -cuda and their types; a misspelt key is not taken for a setting.
+void apply_cuda_params(Target& target, const Argument& argument) {
+  OffloadSettings& offload = target.settings.placement.offload;
   enum class Type : std::uint8_t { whole, real, flag };
   constexpr std::array<std::pair<std::string_view, Type>, 7> kKeys = {
       std::pair<std::string_view, Type>{"fusion", Type::whole},
@@ -204,24 +205,38 @@ void check_cuda_params(Target&, const Argument& argument) {
       if (key != name || equals == std::string::npos) continue;
       known = true;
       const std::string value = item.substr(equals + 1);
-      if (type == Type::whole) (void)to_integer(argument, value, -kMaxInt, kMaxInt);
-      if (type == Type::real) (void)to_real(argument, value, -1e9, 1e9);
+      const std::int64_t whole = type == Type::whole ? to_integer(argument, value, -kMaxInt, kMaxInt) : 0;
+      const double real = type == Type::real ? to_real(argument, value, -1e9, 1e9) : 0.0;
+      if (key == "offload-batch-size") offload.batch_size = static_cast<int>(std::max<std::int64_t>(whole, 0));
+      if (key == "offload-batch-size-per-byte")
+        offload.batch_size_per_byte = real >= 0.0 ? std::optional(real) : std::nullopt;
       if (type == Type::flag) (void)to_tristate(argument, value, false);
     }
     if (!known) bad_value(argument, kKnown);
   }
 }
 
-/// Pairs OPERATION,0|1; the operation is a number of ik_llama.cpp's enumeration or one of three names.
-void check_offload_policy(Target&, const Argument& argument) {
+/// Pairs OPERATION,0|1; the operation is a number of ik_llama.cpp's enumeration or one of three names. Numbers outside
+/// of that enumeration mean all operations.
+void apply_offload_policy(Target& target, const Argument& argument) {
   constexpr std::string_view kForm =
       "pairs OPERATION,0|1 with the operations MUL_MAT (27), MUL_MAT_ID (28), MOE_UP_GATE (30, 31) or -1 for all";
+  constexpr int kBeyondAllOperations = 256;
+  OffloadSettings& offload = target.settings.placement.offload;
   const std::vector<std::string> parts = split_list(argument.value());
-  if (parts.size() % 2 != 0) bad_value(argument, kForm);
+  if (parts.empty() || parts.size() % 2 != 0) bad_value(argument, kForm);
   for (std::size_t i = 0; i < parts.size(); i += 2) {
+    const std::string& name = parts[i];
     if (parts[i + 1] != "0" && parts[i + 1] != "1") bad_value(argument, kForm);
-    const bool named = parts[i] == "MUL_MAT" || parts[i] == "MUL_MAT_ID" || parts[i] == "MOE_UP_GATE";
-    if (!named) (void)to_integer(argument, parts[i], -kMaxInt, kMaxInt);
+    const bool on = parts[i + 1] == "1";
+    const bool named = name == "MUL_MAT" || name == "MUL_MAT_ID" || name == "MOE_UP_GATE";
+    const std::int64_t code = named ? 0 : to_integer(argument, name, -kMaxInt, kMaxInt);
+    const bool all = code < 0 || code >= kBeyondAllOperations;
+    if (!named && !all && code != 27 && code != 28 && code != 30 && code != 31) bad_value(argument, kForm);
+    if (all || name == "MUL_MAT" || code == 27) offload.mul_mat = on;
+    if (all || name == "MUL_MAT_ID" || code == 28) offload.mul_mat_id = on;
+    if (all || name == "MOE_UP_GATE" || code == 30) offload.up_gate = on;
+    if (all || name == "MOE_UP_GATE" || code == 31) offload.moe_up_gate = on;
   }
 }
 
@@ -258,8 +273,8 @@ const std::vector<Option> kRows = {
         .variable("LLAMA_ARG_TENSOR_SPLIT")
         .initially("by free memory"),
     option({"-mg", "--main-gpu"}, "N",
-           "With -sm none the GPU of all layers. With -sm layer the GPU of which the plan says from which prompt size "
-           "on sending it weights of host memory would pay. Counted in the list of -dev; negative: none.",
+           "With -sm none the GPU of all layers. With -sm layer the GPU to which weights of host memory are sent for "
+           "prompts. Counted in the list of -dev; negative: none.",
            whole(
                [](Settings& s) -> auto& { return s.placement.main_gpu; }, -kMaxInt))
         .variable("LLAMA_ARG_MAIN_GPU")
@@ -313,19 +328,27 @@ const std::vector<Option> kRows = {
         .negative({"-nkvo", "--no-kv-offload"})
         .variable("LLAMA_ARG_KV_OFFLOAD")
         .initially("on"),
-    option({"--op-offload"}, "", "Compute big batches on the GPU although the weights are in host memory.",
-           toggle([](Settings& s) -> auto& { return s.placement.op_offload; }))
+    option(
+        {"--op-offload"}, "",
+        "Compute prompts on a GPU with weights in host memory, which are sent there a layer at a time, where that is "
+        "faster; one token never is. GGML_OP_OFFLOAD_MIN_BATCH says for how many tokens instead.",
+        toggle([](Settings& s) -> auto& { return s.placement.op_offload; }))
         .negative({"--no-op-offload"})
-        .initially("on")
-        .on_cpu(),
-    option({"-op", "--offload-policy"}, "OP,0|1,...", "Switch that off or on for single operations.",
-           check_offload_policy)
-        .on_cpu(),
-    option({"-ooae", "--offload-only-active-experts"}, "", "Copy only the experts that a batch uses.")
+        .initially("on"),
+    option({"-op", "--offload-policy"}, "OP,0|1,...",
+           "Switch that off or on for products with dense weights (27 or MUL_MAT), with experts (28 or MUL_MAT_ID), "
+           "those fused with an activation (30 dense, 31 experts, MOE_UP_GATE both) or all (-1).",
+           apply_offload_policy),
+    option({"-ooae", "--offload-only-active-experts"}, "",
+           "Send only the experts that a prompt uses, where it will not use nearly all of them.",
+           toggle([](Settings& s) -> auto& { return s.placement.offload.only_active_experts; }))
         .negative({"-no-ooae", "--no-offload-only-active-experts"})
-        .initially("on")
-        .on_cpu(),
-    option({"-cuda", "--cuda-params"}, "KEY=VALUE,...", "Settings of the CUDA backend.", check_cuda_params).on_cpu(),
+        .initially("on"),
+    option({"-cuda", "--cuda-params"}, "KEY=VALUE,...",
+           "Settings of ik_llama.cpp's CUDA backend. offload-batch-size=N: prompts with weights in host memory are "
+           "computed on the GPU from micro-batches of N tokens on, experts from N x all/used; "
+           "offload-batch-size-per-byte=F: the same with N = F x bytes per weight. The others are checked only.",
+           apply_cuda_params),
     option({"--nvlink-optimized"}, "", "As -cuda enable-p2p=1.").on_cpu(),
     option({"--no-host"}, "", "No pinned host buffers.").variable("LLAMA_ARG_NO_HOST").initially("off").on_cpu(),
     option({"--rpc"}, "HOST:PORT,...", "Remote backends.")

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -89,6 +90,10 @@ void Parsing::finish() {
   if (!unused_.empty()) {
     target_.note(ggml::LogLevel::info, "not used by " + std::string(tool_name(tool_)) + ": " + joined(unused_));
   }
+  const OffloadSettings& offload = target_.settings.placement.offload;
+  if (offload.min_batch && (offload.batch_size || offload.batch_size_per_byte))
+    target_.note(ggml::LogLevel::warn,
+                 "GGML_OP_OFFLOAD_MIN_BATCH is set, but the batch size of -cuda on the command line overrides it");
   check_settings(tool_, given_, target_);
 }
 
@@ -165,6 +170,11 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
   }
   for (int i = 1; i < argc; ++i) parsed.settings.line.emplace_back(argv[i]);
   parsed.settings.threads.cpu_isa = options.environment("GGML_CPU_ISA").value_or("");
+  if (const std::optional<std::string> batch = options.environment("GGML_OP_OFFLOAD_MIN_BATCH")) {
+    const Argument argument{"GGML_OP_OFFLOAD_MIN_BATCH", false, true, {*batch}};
+    parsed.settings.placement.offload.min_batch =
+        static_cast<int>(to_integer(argument, *batch, 0, std::numeric_limits<int>::max()));
+  }
   Parsing parsing(tool, parsed);
   for (const Occurrence& use : environment_occurrences(tool, options.environment)) {
     const auto winner = std::find_if(line.occurrences.begin(), line.occurrences.end(),

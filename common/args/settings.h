@@ -138,6 +138,17 @@ enum class ExpertBlocks : std::uint8_t { automatic, first, last, even };
 enum class Fit : std::uint8_t { automatic, off, on, explain };
 enum class DryRun : std::uint8_t { off, table, json };
 
+/// Prompts with weights in host memory on a GPU.
+struct OffloadSettings {
+  std::optional<int> min_batch;               // GGML_OP_OFFLOAD_MIN_BATCH
+  std::optional<int> batch_size;              // -cuda offload-batch-size
+  std::optional<double> batch_size_per_byte;  // -cuda offload-batch-size-per-byte
+  bool only_active_experts = true;            // -ooae
+  // -op: products with dense weights, those fused with the activation, and the same with experts.
+  bool mul_mat = true, mul_mat_id = true, up_gate = true, moe_up_gate = true;
+  bool operator==(const OffloadSettings&) const = default;
+};
+
 /// Which tensor goes where.
 struct PlacementSettings {
   std::optional<int> n_gpu_layers;                                // std::numeric_limits<int>::max() = all
@@ -159,6 +170,7 @@ struct PlacementSettings {
   bool fit_print = false;  // llama-fit-params: memory per device instead of flags
   bool kv_offload = true;
   bool op_offload = true;
+  OffloadSettings offload;
 };
 
 /// What is shown of the scheduler's work.

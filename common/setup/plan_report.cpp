@@ -203,7 +203,14 @@ Json prompt_offload_json(const PlannedRun& run) {
   const llama::PromptOffload& offload = *run.prompt_offload;
   Json tokens;
   if (offload.tokens > 0) tokens = offload.tokens;
-  return {{"device", device_name(run.plan(), offload.device)}, {"bytes", offload.bytes}, {"tokens", std::move(tokens)}};
+  const bool acts = run.context.offload.device.v > 0;
+  return {{"device", device_name(run.plan(), offload.device)},
+          {"bytes", offload.bytes},
+          {"tokens", std::move(tokens)},
+          {"tokens_of", offload.offload.by_ubatch ? "ubatch" : "step"},
+          {"dense_from", offload.offload.dense_from},
+          {"experts_from", offload.offload.experts_from},
+          {"staging", acts ? run.plan().use[static_cast<std::size_t>(offload.device.v)].staging : 0}};
 }
 
 void print_json(const PlannedRun& run, const Settings& settings) {

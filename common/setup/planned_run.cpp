@@ -38,6 +38,24 @@ llama::PlacementRules rules_of(const Settings& settings) {
   return rules;
 }
 
+llama::OffloadRequest offload_request(const Settings& settings, const llama::ContextParams& context) {
+  const OffloadSettings& given = settings.placement.offload;
+  llama::OffloadRequest request;
+  request.enabled =
+      settings.placement.op_offload && (given.mul_mat || given.mul_mat_id || given.up_gate || given.moe_up_gate);
+  request.min_batch = given.min_batch;
+  request.batch_size = given.batch_size;
+  request.tokens_per_byte = given.batch_size_per_byte;
+  request.products.only_used_experts = given.only_active_experts;
+  request.products.dense = given.mul_mat;
+  request.products.dense_up_gate = given.up_gate;
+  request.products.experts = given.mul_mat_id;
+  request.products.experts_up_gate = given.moe_up_gate;
+  request.n_batch = context.n_batch;
+  request.n_ubatch = context.n_ubatch;
+  return request;
+}
+
 bool fit_is_on(Fit fit, const llama::PlacementRules& rules) {
   if (fit != Fit::automatic) return fit != Fit::off;
   return !rules.n_gpu_layers && rules.tensor_rules.empty();
@@ -99,11 +117,47 @@ class Planner {
         n_seq_(n_seq),
         run_(run),
         margins_(margins_of(settings.placement, *run.machine)),
-        memory_(llama::context_memory(*run.outline, run.machine->pointers(), run.machine->descriptions, run.context)) {}
+        request_(offload_request(settings, run.context)),
+        memory_(memory()) {}
 
   void plan() {
     const llama::PlacementRules given = run_.rules;
     const int n_ctx = run_.context.n_ctx;
+    plan_with(given, n_ctx);
+    if (!run_.fits && run_.context.offload.device.v > 0) {
+      // Better prompts as they were than no start.
+      const std::uint64_t staging = run_.plan().use[static_cast<std::size_t>(run_.context.offload.device.v)].staging;
+      forget(given, n_ctx);
+      staged_ = false;
+      memory_ = memory();
+      plan_with(given, n_ctx);
+      run_.offload_note = strf("there is no room for staging of %s", llama::size_text(staging).c_str());
+    }
+    if (!run_.fits) find_change(given, n_ctx);
+  }
+
+ private:
+  [[nodiscard]] llama::ContextMemory memory() {
+    return llama::context_memory(*run_.outline, run_.machine->pointers(), run_.machine->descriptions, run_.context,
+                                 [this](const llama::Plan& plan) { return offload_of(plan, run_.rules); });
+  }
+
+  /// What a context that obeys the plan does about prompts with weights in host memory.
+  [[nodiscard]] llama::OpOffload offload_of(const llama::Plan& plan, const llama::PlacementRules& rules) const {
+    if (!staged_) return {};
+    const std::optional<llama::PromptOffload> found = llama::prompt_offload(run_.model, plan, rules, request_);
+    return found ? found->offload : llama::OpOffload{};
+  }
+
+  void forget(const llama::PlacementRules& given, int n_ctx) {
+    run_.rules = given;
+    run_.context.n_ctx = n_ctx;
+    run_.context.offload = {};
+    run_.fit_notes.clear();
+    run_.explanation.clear();
+  }
+
+  void plan_with(const llama::PlacementRules& given, int n_ctx) {
     llama::Fitted chosen = choose(given, n_ctx, !settings_.context.n_ctx.has_value());
     run_.placed = placed_with(chosen);
     run_.fits = llama::fits(run_.plan());
@@ -115,12 +169,10 @@ class Planner {
       run_.fit_notes.push_back(strf("--fit: context %d instead of %d, so that %s; -c %d keeps it", chosen.n_ctx, n_ctx,
                                     run_.machine->devices.size() > 1 ? "more of the model is on GPUs" : "it fits",
                                     n_ctx));
-    run_.prompt_offload =
-        settings_.placement.op_offload ? llama::prompt_offload(run_.model, run_.plan(), run_.rules) : std::nullopt;
-    if (!run_.fits) find_change(given, n_ctx);
+    run_.prompt_offload = llama::prompt_offload(run_.model, run_.plan(), run_.rules, request_);
+    run_.context.offload = offload_of(run_.plan(), run_.rules);
   }
 
- private:
   [[nodiscard]] llama::Fitted choose(const llama::PlacementRules& rules, int n_ctx, bool choose_context) const {
     if (!fit_is_on(settings_.placement.fit, rules)) return {rules, n_ctx, {}, {}};
     llama::FitRequest request;
@@ -155,6 +207,8 @@ class Planner {
   int n_seq_;
   PlannedRun& run_;
   std::vector<std::uint64_t> margins_;
+  llama::OffloadRequest request_;
+  bool staged_ = true;  // prompts may be computed with weights that are sent
   llama::ContextMemory memory_;
 };
 
@@ -228,6 +282,27 @@ std::string flags_of(const PlannedRun& run, const Settings& settings) {
   return text;
 }
 
+namespace {
+
+/// "steps of 776 tokens and more", as the rule counts them.
+std::string from_text(const llama::PromptOffload& offload) {
+  return strf("%s of %d tokens and more", offload.offload.by_ubatch ? "micro-batches" : "steps", offload.tokens);
+}
+
+/// Why they are not sent; empty: they are.
+std::string why_not_sent(const PlannedRun& run) {
+  const llama::PromptOffload& offload = *run.prompt_offload;
+  const auto d = static_cast<std::size_t>(offload.device.v);
+  if (!run.machine->devices[d]->streams_weights())
+    return run.machine->descriptions[d].name + " cannot compute with weights that are sent yet";
+  if (!run.offload_note.empty()) return run.offload_note;
+  const int most =
+      offload.offload.by_ubatch ? std::min(run.context.n_ubatch, run.context.n_batch) : run.context.n_batch;
+  return offload.tokens > most ? strf("-%s %d is less", offload.offload.by_ubatch ? "ub" : "b", most) : std::string();
+}
+
+}  // namespace
+
 std::string prompt_offload_text(const PlannedRun& run) {
   if (!run.prompt_offload) return {};
   const llama::PromptOffload& offload = *run.prompt_offload;
@@ -236,10 +311,14 @@ std::string prompt_offload_text(const PlannedRun& run) {
   if (offload.tokens == 0)
     return strf("op offload: sending %s to %s is never faster than computing with them on the CPU", what.c_str(),
                 device.name.c_str());
-  return strf(
-      "op offload: from micro-batches of %d tokens on, sending %s to %s (%.0f GB/s) would be faster than "
-      "computing with them on the CPU",
-      offload.tokens, what.c_str(), device.name.c_str(), device.link / 1e9);
+  const std::string link = offload.has_profile ? strf("%s (%.0f GB/s)", device.name.c_str(), device.link / 1e9)
+                                               : device.name + " (of unknown speed)";
+  if (const std::string why = why_not_sent(run); !why.empty())
+    return strf("op offload: off, %s; %s would be faster with %s sent to %s", why.c_str(), from_text(offload).c_str(),
+                what.c_str(), link.c_str());
+  return strf("op offload: %s are computed with %s sent to %s layer by layer, through %s of staging",
+              from_text(offload).c_str(), what.c_str(), link.c_str(),
+              llama::size_text(run.plan().use[static_cast<std::size_t>(offload.device.v)].staging).c_str());
 }
 
 std::string shortfall_text(const PlannedRun& run) {

@@ -31,6 +31,7 @@ struct PlannedRun {
   std::vector<std::string> explanation;  // of what --fit chose
   bool explains = false;                 // --fit explain
   std::optional<llama::PromptOffload> prompt_offload;
+  std::string offload_note;  // why prompts are not computed so although it would be faster
   bool fits = true;
   std::string change;  // that would make it fit; empty: none does
 
@@ -48,7 +49,7 @@ void announce(const PlannedRun& run);
 /// The plan as flags (llama-fit-params): with them, and otherwise as it was, a start makes the same plan.
 [[nodiscard]] std::string flags_of(const PlannedRun& run, const Settings& settings);
 
-/// "op offload: ...": from which prompt size on it would be faster; empty: there is nothing to send.
+/// "op offload: ...": from which prompt size on weights in host memory are sent to a device; empty: there are none.
 [[nodiscard]] std::string prompt_offload_text(const PlannedRun& run);
 
 /// "CUDA0 needs 25.1 GiB and has 23.6 GiB: 1.5 GiB too little", a line per device that lacks room, and what would help.

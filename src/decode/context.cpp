@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "decode/offload_rules.h"
 #include "decode/ports.h"
 #include "decode/program_cache.h"
 #include "decode/segments.h"
@@ -212,24 +213,29 @@ std::vector<ggml::DeviceId> homes_of_states(const Hparams& hparams, const std::v
 }
 
 /// The stream lies where it is read next; in front of the head with the last layer, since few of its rows go on.
-PortHomes port_homes(const Hparams& hparams, const std::vector<ggml::Device*>& devices, const Plan& plan) {
+PortHomes port_homes(const Hparams& hparams, const std::vector<ggml::Device*>& devices, const Plan& plan,
+                     bool by_layer) {
   PortHomes homes{devices, {}, plan.layer_device};
   const int n_runs = n_layer_runs(hparams);
   for (int border = 0; border <= n_runs; ++border)
     homes.streams.push_back(
         device_of(plan.layer_device, static_cast<std::size_t>(std::min(first_layer(border), hparams.n_layer - 1))));
+  for (int border = 0; by_layer && border <= hparams.n_layer; ++border)
+    homes.layer_streams.push_back(
+        device_of(plan.layer_device, static_cast<std::size_t>(std::min(border, hparams.n_layer - 1))));
   return homes;
 }
 
-/// Two sets where cards take turns with the layers and a step has several ubatches: a card goes on with the next ubatch
-/// while its successor has the last one.
+/// Two sets where a step has several ubatches and cards take turns with the layers, or each layer with the ubatches: a
+/// card goes on with the next ubatch while its successor, or the host, is busy with the last one.
 PortSets port_sets(const PortSizes& sizes, const KvCache& cache, const PortHomes& homes, const ContextParams& params) {
   std::vector<bool> has_layers(homes.devices.size(), false);
   for (const ggml::DeviceId device : homes.layers) has_layers[static_cast<std::size_t>(device.v)] = device.v != 0;
   const auto n_cards = std::count(has_layers.begin(), has_layers.end(), true);
   PortSets sets;
   sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
-  if (n_cards > 1 && params.n_batch > params.n_ubatch) sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
+  const bool takes_turns = n_cards > 1 || !homes.layer_streams.empty();
+  if (takes_turns && params.n_batch > params.n_ubatch) sets.push_back(std::make_unique<StepPorts>(sizes, cache, homes));
   return sets;
 }
 
@@ -244,10 +250,12 @@ struct Context::Impl {
         state_spec(plan_states(m.hparams(), params, state_homes)),
         cache(plan_kv_groups(m.hparams(), params, state_homes), state_spec ? &*state_spec : nullptr, params.n_seq_max,
               params.n_ctx, devices),
-        ports(port_sets(port_sizes(m.hparams(), params), cache, port_homes(m.hparams(), devices, plan), params)),
+        offload(m, params, devices),
+        homes(port_homes(m.hparams(), devices, plan, offload.top() > 0)),
+        ports(port_sets(port_sizes(m.hparams(), params), cache, homes, params)),
         segments(m, params, cache, *ports.front()),
-        programs(segments, ports, params, devices),
-        runner(m, params, cache, ports, programs, segments) {
+        programs(segments, ports, params, offload, devices),
+        runner(m, params, cache, {ports, programs, segments, offload, homes}) {
     const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
     growths.reserve(n_seq);
     first_cells.reserve(n_seq);
@@ -271,6 +279,8 @@ struct Context::Impl {
   const std::vector<ggml::DeviceId> state_homes;  // per layer: keys and values, or the recurrent state
   const std::optional<StateSpec> state_spec;
   KvCache cache;
+  const OffloadRules offload;
+  const PortHomes homes;
   const PortSets ports;
   SegmentBuilder segments;
   ProgramCache programs;
@@ -358,6 +368,7 @@ void Context::Impl::run(const Step& step, const ggml::StopToken& stop, StepOutpu
 void Context::Impl::refresh_stats() {
   stats.graph_builds = programs.builds();
   stats.arena_bytes = programs.arena_bytes();
+  stats.staging_bytes = programs.staging_bytes() + runner.kept_bytes(offload.device());
   stats.scratch_bytes = programs.scratch_bytes();
   stats.scratch_live_bytes = programs.scratch_live_bytes();
   stats.scheduler = programs.scheduler_stats();

@@ -167,11 +167,21 @@ TEST_P(AnyPlan, GivesTheLogitsOfTheCpuAlone) {
     params.fused_experts = random() % 4 != 0;
     params.fused_up_gate = random() % 4 != 0;
     params.fused_expert_sum = random() % 4 != 0;
+    // Every other time weights of the CPU are sent to a card for prompts.
+    OpOffload offload;
+    if (random() % 2 == 0)
+      offload.device = ggml::DeviceId(1 + static_cast<int>(random() % static_cast<unsigned>(options.n_cards)));
+    offload.dense_from = static_cast<int>(random() % 12);
+    offload.experts_from = static_cast<int>(random() % 12);
+    offload.by_ubatch = random() % 2 == 0;
+    offload.only_used_experts = random() % 2 == 0;
+    offload.ahead = random() % 4 != 0;
     const bool merges = random() % 3 == 0;
     const OnCpu expected = run_on_cpu(*golden, params);
     SCOPED_TRACE("round " + std::to_string(round) + ": " + made.what + lacks);
     model_params.merge_qkv = model_params.merge_up_gate = merges;
     const auto model = Model::load(model_params, machine.devices(), made.plan, {});
+    params.offload = offload;
     Context context(*model, machine.devices(), made.plan, params);
     const std::vector<Rows> got = run_cases(context, *golden);
     const Difference d = distance(got, expected.cases);

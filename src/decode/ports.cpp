@@ -52,8 +52,7 @@ StepPorts::StepPorts(const PortSizes& sizes, const KvCache& cache, const PortHom
 /// Borders with homes on one device share two buffers: a segment reads one and writes the other.
 void StepPorts::add_streams(const PortHomes& homes, std::size_t bytes) {
   std::vector<std::array<std::byte*, 2>> buffers(homes.devices.size(), {nullptr, nullptr});
-  for (std::size_t border = 0; border < homes.streams.size(); ++border) {
-    const ggml::DeviceId home = homes.streams[border];
+  const auto add_border = [&](ggml::PortId id, std::size_t border, ggml::DeviceId home) {
     std::byte*& data = buffers[static_cast<std::size_t>(home.v)][border % 2];
     if (data == nullptr) {
       const bool on_host = home.v == 0 && homes.devices.size() > 1;
@@ -62,7 +61,14 @@ void StepPorts::add_streams(const PortHomes& homes, std::size_t bytes) {
                                          on_host ? ggml::BufferKind::host_pinned : ggml::BufferKind::device));
       data = buffers_.back()->data();
     }
-    bindings_.push_back({{port::stream(static_cast<int>(border)), data, bytes}, home});
+    bindings_.push_back({{id, data, bytes}, home});
+    return data;
+  };
+  for (std::size_t border = 0; border < homes.streams.size(); ++border)
+    add_border(port::stream(static_cast<int>(border)), border, homes.streams[border]);
+  for (std::size_t border = 0; border < homes.layer_streams.size(); ++border) {
+    const ggml::DeviceId home = homes.layer_streams[border];
+    layer_streams_.push_back({add_border(port::layer_stream(static_cast<int>(border)), border, home), home});
   }
 }
 

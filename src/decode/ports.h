@@ -36,6 +36,11 @@ inline constexpr int kFirstStream = 2048;  // groups (fewer than layers: at most
 [[nodiscard]] constexpr ggml::PortId stream(int segment_border) {
   return ggml::PortId(kFirstStream + segment_border);
 }
+/// The same in front of each layer, for steps that walk layer after layer; the last border is behind the last layer.
+inline constexpr int kFirstLayerStream = 3072;
+[[nodiscard]] constexpr ggml::PortId layer_stream(int border) {
+  return ggml::PortId(kFirstLayerStream + border);
+}
 [[nodiscard]] constexpr ggml::PortId spans(GroupId group) {
   return ggml::PortId(16 + 2 * group.v);
 }
@@ -72,8 +77,9 @@ struct PortSizes {
 /// The devices of a context, and where the stream lies.
 struct PortHomes {
   std::span<ggml::Device* const> devices;
-  std::vector<ggml::DeviceId> streams;  // per border between segments
-  std::vector<ggml::DeviceId> layers;   // per layer; empty: all on the first device
+  std::vector<ggml::DeviceId> streams;             // per border between segments
+  std::vector<ggml::DeviceId> layers;              // per layer; empty: all on the first device
+  std::vector<ggml::DeviceId> layer_streams = {};  // per border between layers; empty: no step walks them one by one
 
   /// The one that gives host memory which all of them reach.
   [[nodiscard]] ggml::Device& host() const { return *devices[devices.size() > 1 ? 1 : 0]; }
@@ -103,6 +109,15 @@ class StepPorts {
   [[nodiscard]] float* adapter_head_scales(int adapter) { return as<float>(port::adapter_head_scales(adapter)); }
   [[nodiscard]] int mask_words() const { return (sizes_.n_vocab + 31) / 32; }
 
+  /// The stream between layers.
+  struct Stream {
+    std::byte* data = nullptr;
+    ggml::DeviceId home{0};
+  };
+  [[nodiscard]] const Stream& layer_stream(int border) const {
+    return layer_streams_[static_cast<std::size_t>(border)];
+  }
+
   /// Makes room for more adjustments; programs compiled before point to the old memory and must be built anew.
   void grow_adjust(std::size_t entries);
 
@@ -120,6 +135,7 @@ class StepPorts {
   std::vector<ggml::PlacedPort> bindings_;
   std::vector<std::unique_ptr<ggml::Buffer>> buffers_;
   std::vector<std::byte*> host_;  // by port number, below kFirstStream
+  std::vector<Stream> layer_streams_;
 };
 
 /// One set, or two where several cards work on neighbouring ubatches at one time: while one set is in use the other is

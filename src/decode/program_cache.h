@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "decode/offload_rules.h"
 #include "decode/segments.h"
 #include "ggml/device.h"
 #include "ggml/scheduler.h"
@@ -16,12 +17,18 @@ namespace llama {
 /// Thread-compatible.
 class ProgramCache {
  public:
-  /// Allocates the arenas for the largest buckets. `builder` and `ports` are borrowed.
+  /// Allocates the arenas for the largest buckets. `builder`, `ports` and `offload` are borrowed.
   ProgramCache(const SegmentBuilder& builder, const PortSets& ports, const ContextParams& params,
-               std::span<ggml::Device* const> devices);
+               const OffloadRules& offload, std::span<ggml::Device* const> devices);
 
   [[nodiscard]] ggml::Program& get(const SegmentKey& key);
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
+  /// Begins to send the weights that a program will need.
+  void send_ahead(const SegmentKey& key) { scheduler_.send_ahead(get(key)); }
+  /// Puts rows of the stream between layers aside, and back.
+  void move(ggml::DeviceId device, std::byte* dst, const std::byte* src, std::size_t bytes) {
+    scheduler_.move(device, dst, src, bytes);
+  }
   /// Waits for all that was run: then ports may be read and filled anew.
   void synchronise() { scheduler_.synchronise(); }
   /// Remembers what was run with a set of ports, and waits for it: then that set may be filled anew.
@@ -34,6 +41,7 @@ class ProgramCache {
 
   [[nodiscard]] std::uint64_t builds() const { return builds_; }
   [[nodiscard]] std::size_t arena_bytes() const { return scheduler_.arena_bytes(); }
+  [[nodiscard]] std::size_t staging_bytes() const { return scheduler_.staging_bytes(); }
   [[nodiscard]] const ggml::SchedulerStats& scheduler_stats() const { return scheduler_.stats(); }
   void reset_scheduler_stats() { scheduler_.reset_stats(); }
   [[nodiscard]] std::uint64_t scratch_bytes() const { return scratch_bytes_; }
@@ -41,6 +49,8 @@ class ProgramCache {
 
  private:
   void reserve_largest();
+  void reserve_layers();
+  [[nodiscard]] ggml::Streaming streaming(const SegmentKey& key) const;
   /// Returns the number of ops whose tensors lie on several devices.
   int reserve(const SegmentKey& key);
   void note_memory(const ggml::MemoryPlan& plan);
@@ -48,6 +58,7 @@ class ProgramCache {
   const SegmentBuilder& builder_;
   const PortSets& ports_;
   const ContextParams& params_;
+  const OffloadRules& offload_;
   ggml::CompileOptions options_;
   ggml::Scheduler scheduler_;
   std::unordered_map<SegmentKey, std::unique_ptr<ggml::Program>, SegmentKeyHash> programs_;

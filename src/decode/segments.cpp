@@ -188,19 +188,22 @@ SegmentBuilder::SegmentBuilder(const Model& model, const ContextParams& params, 
 void SegmentBuilder::note_adapters() {
   const ModelWeights& weights = model_.weights();
   adapters_in_.assign(static_cast<std::size_t>(n_segments()), 0);
-  adapters_in_.front() = adapters_of(weights.global[Role::token_embd]);
-  if (!params_.embeddings) adapters_in_.back() = adapters_of(weights.global[Role::output]);
+  adapters_by_layer_.assign(static_cast<std::size_t>(n_segments(true)), 0);
+  adapters_in_.front() = adapters_by_layer_.front() = adapters_of(weights.global[Role::token_embd]);
+  if (!params_.embeddings) adapters_in_.back() = adapters_by_layer_.back() = adapters_of(weights.global[Role::output]);
   for (int run = 0; run < n_runs_; ++run)
     for (int i = first_layer(run); i < std::min(first_layer(run + 1), model_.hparams().n_layer); ++i)
-      for (const TensorWithParts& parts : weights.layers[static_cast<std::size_t>(i)].parts)
+      for (const TensorWithParts& parts : weights.layers[static_cast<std::size_t>(i)].parts) {
         adapters_in_[static_cast<std::size_t>(run) + 1] |= adapters_of(parts);
+        adapters_by_layer_[static_cast<std::size_t>(i) + 1] |= adapters_of(parts);
+      }
 }
 
 Graph SegmentBuilder::build(const SegmentKey& key) const {
-  Graph graph = key.segment == 0        ? build_input(key)
-                : key.segment != head() ? build_run(key)
-                : params_.embeddings    ? build_embeddings(key)
-                                        : build_head(key);
+  Graph graph = key.segment == 0                    ? build_input(key)
+                : key.segment != head(key.by_layer) ? build_run(key)
+                : params_.embeddings                ? build_embeddings(key)
+                                                    : build_head(key);
   if (params_.observer != nullptr) observe_all(graph);
   const ggml::Fusion fusion{params_.fused_experts, params_.fused_up_gate, params_.fused_expert_sum};
   return fusion.all() ? graph : ggml::unfuse(graph, fusion);
@@ -215,7 +218,8 @@ Graph SegmentBuilder::build_input(const SegmentKey& key) const {
   inputs.token_types = b.port(port::kTokenTypes, "token_types", DType::i32, Shape(key.token_bucket), Rows::tokens);
   AdapterScales adapters =
       adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, key.token_bucket), Rows::tokens});
-  b.output(embedding(b, model_.hparams(), model_.weights(), inputs, adapters), port::stream(0));
+  b.output(embedding(b, model_.hparams(), model_.weights(), inputs, adapters),
+           key.by_layer ? port::layer_stream(0) : port::stream(0));
   return b.take();
 }
 
@@ -224,7 +228,8 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
   const int t = key.token_bucket;
   GraphBuilder b(t, std::max(key.output_bucket, 1));
   const int border = key.segment - 1;
-  const TensorId x = b.port(port::stream(border), "stream", DType::f32, Shape(hparams.n_embd, t), Rows::tokens);
+  const auto stream = [&](int at) { return key.by_layer ? port::layer_stream(at) : port::stream(at); };
+  const TensorId x = b.port(stream(border), "stream", DType::f32, Shape(hparams.n_embd, t), Rows::tokens);
   const TensorId positions = b.port(port::kPositions, "positions", DType::i32, Shape(t), Rows::tokens);
   const TensorId output_rows = key.output_bucket > 0 ? b.port(port::kOutputRows, "output_rows", DType::i32,
                                                               Shape(key.output_bucket), Rows::outputs)
@@ -242,8 +247,8 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
                                    ? TensorId{}
                                    : b.port(port::spans(GroupId(cache_.n_groups())), "spans.state", DType::i32,
                                             Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
-  const int begin = first_layer(border);
-  const int end = std::min(begin + kLayersPerRun, hparams.n_layer);
+  const int begin = key.by_layer ? border : first_layer(border);
+  const int end = key.by_layer ? border + 1 : std::min(begin + kLayersPerRun, hparams.n_layer);
   AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, t), Rows::tokens});
   std::vector<LayerBuilder::Renamed> renamed;
   std::vector<LayerBuilder> layers;
@@ -274,10 +279,14 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
     layer.steer();
     renamed.insert(renamed.end(), layer.renamed().begin(), layer.renamed().end());
   }
-  b.output(layers.back().sum(), port::stream(border + 1));
+  b.output(layers.back().sum(), stream(border + 1));
   Graph graph = b.take();
   for (const LayerBuilder::Renamed& r : renamed) graph.at(r.tensor).name = r.name;
   return graph;
+}
+
+ggml::PortId SegmentBuilder::last_stream(const SegmentKey& key) const {
+  return key.by_layer ? port::layer_stream(last_run(true)) : port::stream(n_runs_);
 }
 
 /// What does not depend on the graph.
@@ -308,7 +317,7 @@ Graph SegmentBuilder::build_embeddings(const SegmentKey& key) const {
   const Hparams& hparams = model_.hparams();
   GraphBuilder b(key.token_bucket, params_.n_seq_max);
   const TensorId stream =
-      b.port(port::stream(n_runs_), "stream", DType::f32, Shape(hparams.n_embd, key.token_bucket), Rows::tokens);
+      b.port(last_stream(key), "stream", DType::f32, Shape(hparams.n_embd, key.token_bucket), Rows::tokens);
   TensorId x = final_norm(b, hparams, model_.weights(), stream);
   if (params_.pooling != Pooling::none) {
     const TensorId spans = b.port(port::spans(GroupId(0)), "spans.0", DType::i32,
@@ -327,7 +336,7 @@ Graph SegmentBuilder::build_head(const SegmentKey& key) const {
   const int n = key.output_bucket;
   GraphBuilder b(1, n);
   const TensorId stream =
-      b.port(port::stream(n_runs_), "stream", DType::f32, Shape(hparams.n_embd, params_.n_ubatch), Rows::fixed);
+      b.port(last_stream(key), "stream", DType::f32, Shape(hparams.n_embd, params_.n_ubatch), Rows::fixed);
   const TensorId rows = b.port(port::kHeadRows, "head_rows", DType::i32, Shape(n), Rows::outputs);
   const TensorId x = b.select_rows(stream, rows, "head_in");
   AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_head_scales, Shape(1, n), Rows::outputs});

@@ -28,6 +28,10 @@ struct SegmentKey {
   bool sample = false;      // head: with the sample op
   int ports = 0;            // the set of ports that it is bound to
   AdapterSet adapters = 0;  // that it applies; what no row uses costs nothing
+  bool by_layer = false;    // runs are single layers, and the stream lies between them
+  int offload = 0;          // level of op offload: which weights are sent
+  bool whole = true;        // all experts are sent
+  bool keeps_ffn = false;   // the last layer's feed-forward runs where its weights are
 
   bool operator==(const SegmentKey&) const = default;
 };
@@ -38,7 +42,9 @@ struct SegmentKeyHash {
                                   static_cast<std::uint64_t>(key.segment) << 48 |
                                   static_cast<std::uint64_t>(key.token_bucket) << 25 |
                                   static_cast<std::uint64_t>(key.output_bucket) << 1 | (key.sample ? 1u : 0u);
-    return std::hash<std::uint64_t>{}(numbers ^ key.adapters * 0x9E3779B97F4A7C15u);
+    const std::uint64_t form = static_cast<std::uint64_t>(key.offload) << 3 | (key.keeps_ffn ? 4u : 0u) |
+                               (key.by_layer ? 2u : 0u) | (key.whole ? 1u : 0u);
+    return std::hash<std::uint64_t>{}(numbers ^ key.adapters * 0x9E3779B97F4A7C15u ^ form * 0xD6E8FEB86659FD93u);
   }
 };
 
@@ -71,13 +77,18 @@ class SegmentBuilder {
  public:
   SegmentBuilder(const Model& model, const ContextParams& params, const KvCache& cache, const StepPorts& ports);
 
-  [[nodiscard]] int n_segments() const { return n_runs_ + 2; }
-  [[nodiscard]] int head() const { return n_runs_ + 1; }
-  [[nodiscard]] int last_run() const { return n_runs_; }
-  /// `key.adapters` is a part of adapters_in(key.segment).
+  /// In runs of layers, or layer by layer.
+  [[nodiscard]] int n_segments(bool by_layer = false) const { return last_run(by_layer) + 2; }
+  [[nodiscard]] int head(bool by_layer = false) const { return last_run(by_layer) + 1; }
+  [[nodiscard]] int last_run(bool by_layer = false) const {
+    return by_layer ? static_cast<int>(group_of_layer_.size()) : n_runs_;
+  }
+  /// `key.adapters` is a part of adapters_in(key.segment, key.by_layer).
   [[nodiscard]] ggml::Graph build(const SegmentKey& key) const;
   /// The adapters that change a tensor of the segment.
-  [[nodiscard]] AdapterSet adapters_in(int segment) const { return adapters_in_[static_cast<std::size_t>(segment)]; }
+  [[nodiscard]] AdapterSet adapters_in(int segment, bool by_layer = false) const {
+    return (by_layer ? adapters_by_layer_ : adapters_in_)[static_cast<std::size_t>(segment)];
+  }
 
   /// How the keys of each layer are rotated; index = LayerId.
   [[nodiscard]] std::span<const KvCache::LayerRope> ropes() const { return ropes_; }
@@ -87,6 +98,7 @@ class SegmentBuilder {
   [[nodiscard]] ggml::Graph build_run(const SegmentKey& key) const;
   [[nodiscard]] ggml::Graph build_head(const SegmentKey& key) const;
   [[nodiscard]] ggml::Graph build_embeddings(const SegmentKey& key) const;
+  [[nodiscard]] ggml::PortId last_stream(const SegmentKey& key) const;
   [[nodiscard]] LayerInputs layer_inputs(int layer) const;
   void observe_all(ggml::Graph& graph) const;
   void note_adapters();
@@ -100,7 +112,7 @@ class SegmentBuilder {
   const ggml::Weight* rope_factors_;
   std::vector<KvCache::LayerRope> ropes_;
   std::vector<GroupId> group_of_layer_;
-  std::vector<AdapterSet> adapters_in_;  // per segment
+  std::vector<AdapterSet> adapters_in_, adapters_by_layer_;  // per segment
 };
 
 }  // namespace llama

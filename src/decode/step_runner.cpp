@@ -62,16 +62,25 @@ void check_stop(const ggml::StopToken& stop) {
 
 }  // namespace
 
-StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache, const PortSets& ports,
-                       ProgramCache& programs, const SegmentBuilder& segments)
-    : model_(model), params_(params), cache_(cache), sets_(ports), programs_(programs), segments_(segments) {
+StepRunner::StepRunner(const Model& model, const ContextParams& params, const KvCache& cache,
+                       const StepMachinery& machinery)
+    : model_(model),
+      params_(params),
+      cache_(cache),
+      sets_(machinery.ports),
+      programs_(machinery.programs),
+      segments_(machinery.segments),
+      offload_(machinery.offload) {
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
-  parts_.reserve(n_seq);
+  if (offload_.top() > 0 && params.n_batch > params.n_ubatch)
+    kept_ = KeptStreams(machinery.homes, stream_bytes(params.n_ubatch),
+                        (params.n_batch + params.n_ubatch - 1) / params.n_ubatch);
+  now_.parts.reserve(n_seq);
   next_logits_.reserve(n_seq);
   embeddings_.reserve(n_seq);
-  outputs_.reserve(static_cast<std::size_t>(params.n_ubatch));
+  now_.outputs.reserve(static_cast<std::size_t>(params.n_ubatch));
   known_adapter_sets_.reserve(kMaxAdapterSets);
-  adjust_.reserve(ports.front()->sizes().adjust_entries);
+  adjust_.reserve(sets_.front()->sizes().adjust_entries);
   const ModelWeights& weights = model.weights();
   for (const TensorSet& layer : weights.layers) {
     for (std::size_t role = 0; role < kRoleCount; ++role)
@@ -99,35 +108,124 @@ void StepRunner::run(const Step& step, std::span<const int> first_cells, const g
 
 void StepRunner::run_ubatches(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
                               StepOutput& output) {
-  std::size_t sequence = 0;
-  int done = 0;  // tokens of that sequence
-  set_ = 0;      // of a step that is one ubatch, so that its programs are compiled once
-  for (bool first = true; sequence < step.sequences.size(); first = false) {
+  int n_tokens = 0;
+  for (const StepSequence& s : step.sequences) n_tokens += static_cast<int>(s.tokens.size());
+  by_layer_ = offload_.level(n_tokens, std::min(n_tokens, params_.n_ubatch)) > 0;
+  if (by_layer_) return run_by_layer(step, first_cells, stop, output);
+  set_ = 0;  // of a step that is one ubatch, so that its programs are compiled once
+  bool first = true;
+  for (Cursor cursor; cursor.sequence < step.sequences.size(); first = false) {
     if (!first && sets_.size() > 1) {
       set_ = 1 - set_;
       programs_.wait_for(set_);
     }
-    n_tokens_ = 0;
-    adapters_ = 0;
-    parts_.clear();
-    outputs_.clear();
-    while (sequence < step.sequences.size() && n_tokens_ < params_.n_ubatch) {
-      const StepSequence& s = step.sequences[sequence];
-      const int left = static_cast<int>(s.tokens.size()) - done;
-      // An encoder's tokens see each other: they stay together.
-      if (model_.hparams().is_encoder && left > params_.n_ubatch - n_tokens_ && n_tokens_ > 0) break;
-      const Part part{static_cast<int>(sequence), n_tokens_, std::min(left, params_.n_ubatch - n_tokens_),
-                      first_cells[sequence] + done};
-      done += add_part(s, part);
-      if (done == static_cast<int>(s.tokens.size())) {
-        ++sequence;
-        done = 0;
-      }
-    }
-    adapters_ = adapters_to_apply(adapters_);
+    take_ubatch(step, first_cells, cursor);
+    fill_ports(step);
     run_ubatch(step, stop, output);
   }
   if (sets_.size() > 1) programs_.synchronise();
+}
+
+/// Cuts the next ubatch off a step.
+void StepRunner::take_ubatch(const Step& step, std::span<const int> first_cells, Cursor& cursor) {
+  now_.n_tokens = 0;
+  now_.adapters = 0;
+  now_.offload = 0;
+  now_.parts.clear();
+  now_.outputs.clear();
+  while (cursor.sequence < step.sequences.size() && now_.n_tokens < params_.n_ubatch) {
+    const StepSequence& s = step.sequences[cursor.sequence];
+    const int left = static_cast<int>(s.tokens.size()) - cursor.done;
+    // An encoder's tokens see each other: they stay together.
+    if (model_.hparams().is_encoder && left > params_.n_ubatch - now_.n_tokens && now_.n_tokens > 0) break;
+    const Part part{static_cast<int>(cursor.sequence), now_.n_tokens, std::min(left, params_.n_ubatch - now_.n_tokens),
+                    first_cells[cursor.sequence] + cursor.done};
+    cursor.done += add_part(s, part);
+    if (cursor.done == static_cast<int>(s.tokens.size())) {
+      ++cursor.sequence;
+      cursor.done = 0;
+    }
+  }
+  now_.adapters = adapters_to_apply(now_.adapters);
+}
+
+/// Cuts all of a step into `batch_`; returns its tokens.
+std::size_t StepRunner::cut_step(const Step& step, std::span<const int> first_cells) {
+  n_batch_ = 0;
+  std::size_t n_tokens = 0, n_outputs = 0;
+  for (Cursor cursor; cursor.sequence < step.sequences.size(); ++n_batch_) {
+    take_ubatch(step, first_cells, cursor);
+    n_outputs += now_.outputs.size();
+    n_tokens += static_cast<std::size_t>(now_.n_tokens);
+    if (batch_.size() == n_batch_) batch_.emplace_back();
+    std::swap(now_, batch_[n_batch_]);
+  }
+  few_outputs_ = !params_.embeddings && 2 * n_outputs <= n_tokens;
+  for (std::size_t i = 0; i < n_batch_; ++i)
+    batch_[i].offload = offload_.level(static_cast<int>(n_tokens), batch_[i].n_tokens);
+  return n_tokens;
+}
+
+void StepRunner::run_by_layer(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
+                              StepOutput& output) {
+  whole_ = offload_.sends_whole(static_cast<int>(cut_step(step, first_cells)));
+  set_ = 0;
+  const int head = segments_.head(true);
+  const auto send_ahead = [&](int segment) {
+    if (segment >= head) return;
+    std::swap(now_, batch_.front());
+    set_ = 0;
+    programs_.send_ahead(key_of(segment));
+    std::swap(now_, batch_.front());
+  };
+  for (int segment = 0; segment < head; ++segment) {
+    // While a layer is computed the weights of the next one arrive.
+    send_ahead(segment + 1);
+    for (std::size_t i = 0; i < n_batch_; ++i) {
+      check_stop(stop);
+      enter(step, i, segment - 1);
+      run_segment(segment, stop);
+      leave(i, segment);
+    }
+  }
+  for (std::size_t i = 0; i < n_batch_; ++i) {
+    enter(step, i, head - 1);
+    run_outputs(step, stop, output);
+    leave(i, -1);
+  }
+  programs_.synchronise();
+}
+
+/// Makes a ubatch the present one, with its stream in front of `border`; -1: it has none yet.
+void StepRunner::enter(const Step& step, std::size_t ubatch, int border) {
+  const bool is_first = border < 0;
+  std::swap(now_, batch_[ubatch]);
+  // The only one finds everything as it left it.
+  if (n_batch_ == 1 && !is_first) return;
+  set_ = sets_.size() > 1 ? static_cast<int>(ubatch % sets_.size()) : 0;
+  if (sets_.size() > 1)
+    programs_.wait_for(set_);
+  else
+    programs_.synchronise();
+  fill_ports(step);
+  if (is_first) return;
+  const StepPorts::Stream& stream = ports().layer_stream(border);
+  programs_.move(stream.home, stream.data, kept_.at(stream.home, ubatch), stream_bytes(now_.n_tokens));
+}
+
+/// Puts its stream behind `border` aside; -1: it is not needed any more.
+void StepRunner::leave(std::size_t ubatch, int border) {
+  if (n_batch_ > 1 && border >= 0) {
+    const StepPorts::Stream& stream = ports().layer_stream(border);
+    programs_.move(stream.home, kept_.at(stream.home, ubatch), stream.data, stream_bytes(now_.n_tokens));
+  }
+  if (n_batch_ > 1 && sets_.size() > 1) programs_.mark(set_);
+  std::swap(now_, batch_[ubatch]);
+}
+
+/// Bytes of that many rows of the residual stream.
+std::size_t StepRunner::stream_bytes(int n_rows) const {
+  return static_cast<std::size_t>(n_rows) * static_cast<std::size_t>(model_.hparams().n_embd) * sizeof(float);
 }
 
 /// `used`, or all adapters. Each set has programs of its own, and requests could make as many sets as they liked:
@@ -175,27 +273,18 @@ void StepRunner::prepare_output(const Step& step, StepOutput& output) {
 /// Adds one run of tokens to the ubatch; returns their number.
 int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
   const int offset = offset_in_step(sequence, part);
-  std::int32_t* tokens = ports().tokens() + part.first_row;
-  std::int32_t* positions = ports().positions() + part.first_row;
-  for (int i = 0; i < part.n_rows; ++i) {
-    const int at = offset + i;
-    tokens[i] = sequence.tokens[static_cast<std::size_t>(at)];
-    positions[i] = part.first_cell + i;
-  }
   const std::span<const float> scales = scales_of(sequence);
-  for (std::size_t k = 0; k < scales.size(); ++k) {
-    std::fill_n(ports().adapter_scales(static_cast<int>(k)) + part.first_row, part.n_rows, scales[k]);
-    if (scales[k] != 0.0f) adapters_ |= AdapterSet{1} << k;
-  }
-  parts_.push_back(part);
-  n_tokens_ += part.n_rows;
+  for (std::size_t k = 0; k < scales.size(); ++k)
+    if (scales[k] != 0.0f) now_.adapters |= AdapterSet{1} << k;
+  now_.parts.push_back(part);
+  now_.n_tokens += part.n_rows;
   if (params_.embeddings) return part.n_rows;
   const bool last = offset + part.n_rows == static_cast<int>(sequence.tokens.size());
   const auto index = static_cast<std::size_t>(part.sequence);
   const auto add_output = [&](int row) {
     Output output{row, part.sequence, next_logits_[index], sequence.sampler};
     if (output.logits != nullptr) next_logits_[index] += model_.hparams().n_vocab;
-    outputs_.push_back(output);
+    now_.outputs.push_back(output);
   };
   if (sequence.sampler == nullptr && sequence.outputs == Outputs::all)
     for (int i = 0; i < part.n_rows; ++i) add_output(part.first_row + i);
@@ -204,13 +293,34 @@ int StepRunner::add_part(const StepSequence& sequence, const Part& part) {
   return part.n_rows;
 }
 
+/// Writes what the devices read of the present ubatch.
+void StepRunner::fill_ports(const Step& step) {
+  for (const Part& part : now_.parts) fill_tokens(step.sequences[static_cast<std::size_t>(part.sequence)], part);
+  fill_spans(step);
+  if (!is_trimmed()) return;
+  for (std::size_t i = 0; i < now_.outputs.size(); ++i) ports().output_rows()[i] = now_.outputs[i].row;
+}
+
+void StepRunner::fill_tokens(const StepSequence& sequence, const Part& part) {
+  const int offset = offset_in_step(sequence, part);
+  std::int32_t* tokens = ports().tokens() + part.first_row;
+  std::int32_t* positions = ports().positions() + part.first_row;
+  for (int i = 0; i < part.n_rows; ++i) {
+    tokens[i] = sequence.tokens[static_cast<std::size_t>(offset + i)];
+    positions[i] = part.first_cell + i;
+  }
+  const std::span<const float> scales = scales_of(sequence);
+  for (std::size_t k = 0; k < scales.size(); ++k)
+    std::fill_n(ports().adapter_scales(static_cast<int>(k)) + part.first_row, part.n_rows, scales[k]);
+}
+
 void StepRunner::fill_spans(const Step& step) {
   for (int g = 0; g < cache_.n_groups(); ++g) {
     const GroupId group(g);
     ggml::AttnSpan* span = ports().spans(group);
     std::int32_t* table = ports().block_table(group);
     std::int32_t offset = 0;
-    for (const Part& part : parts_) {
+    for (const Part& part : now_.parts) {
       const SeqId seq = step.sequences[static_cast<std::size_t>(part.sequence)].seq;
       const BlockTable& blocks = cache_.group(group).table(seq);
       *span++ = {part.first_row, part.n_rows, part.first_cell, offset, blocks.first_block, -1, -1, -1};
@@ -221,7 +331,7 @@ void StepRunner::fill_spans(const Step& step) {
   const StateCache* states = cache_.states();
   if (states == nullptr) return;
   ggml::AttnSpan* span = ports().spans(GroupId(cache_.n_groups()));
-  for (const Part& part : parts_) {
+  for (const Part& part : now_.parts) {
     const StepSequence& s = step.sequences[static_cast<std::size_t>(part.sequence)];
     const int offset = offset_in_step(s, part);
     const StateCache::Slots slots =
@@ -257,14 +367,13 @@ void StepRunner::prepare_embeddings(const Step& step, StepOutput& output) {
 }
 
 /// The ubatch's embeddings to where their sequences have them. A sequence's parts of several ubatches become one.
-void StepRunner::run_embeddings(const Step& step, int bucket, const ggml::StopToken& stop) {
-  const auto n_parts = static_cast<int>(parts_.size());
-  programs_.run({.segment = segments_.head(), .token_bucket = bucket, .output_bucket = 0, .ports = set_},
-                {n_tokens_, n_parts, n_parts}, stop);
+void StepRunner::run_embeddings(const Step& step, const ggml::StopToken& stop) {
+  const auto n_parts = static_cast<int>(now_.parts.size());
+  programs_.run(key_of(segments_.head(by_layer_)), {now_.n_tokens, n_parts, n_parts}, stop);
   programs_.synchronise();
   const auto n_embd = static_cast<std::size_t>(model_.hparams().n_embd);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const Part& part = parts_[i];
+  for (std::size_t i = 0; i < now_.parts.size(); ++i) {
+    const Part& part = now_.parts[i];
     float* to = embeddings_[static_cast<std::size_t>(part.sequence)];
     if (to == nullptr) continue;
     const StepSequence& s = step.sequences[static_cast<std::size_t>(part.sequence)];
@@ -285,40 +394,59 @@ void StepRunner::run_embeddings(const Step& step, int bucket, const ggml::StopTo
   }
 }
 
+/// Where few rows have outputs, the last feed-forward is for those only.
+bool StepRunner::is_trimmed() const {
+  return !params_.embeddings && now_.n_tokens > 1 && 2 * now_.outputs.size() <= static_cast<std::size_t>(now_.n_tokens);
+}
+
+/// The program of a segment for the present ubatch.
+SegmentKey StepRunner::key_of(int segment) const {
+  SegmentKey key;
+  key.segment = segment;
+  key.token_bucket = bucket_for(now_.n_tokens, params_.n_ubatch);
+  if (is_trimmed() && segment == segments_.last_run(by_layer_))
+    key.output_bucket = bucket_for(std::max(static_cast<int>(now_.outputs.size()), 1), params_.n_ubatch);
+  key.ports = set_;
+  key.adapters = now_.adapters & segments_.adapters_in(segment, by_layer_);
+  key.by_layer = by_layer_;
+  if (!by_layer_ || segment == 0 || segment > segments_.last_run(true)) return key;
+  key.offload = now_.offload;
+  key.whole = whole_;
+  key.keeps_ffn = few_outputs_ && segment == segments_.last_run(true);
+  return key;
+}
+
+void StepRunner::run_segment(int segment, const ggml::StopToken& stop) {
+  const SegmentKey key = key_of(segment);
+  const int n_outputs = key.output_bucket > 0 ? static_cast<int>(now_.outputs.size()) : 0;
+  programs_.run(key, {now_.n_tokens, n_outputs, static_cast<int>(now_.parts.size())}, stop);
+}
+
 void StepRunner::run_ubatch(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
-  fill_spans(step);
-  const int n_outputs = static_cast<int>(outputs_.size());
-  const int bucket = bucket_for(n_tokens_, params_.n_ubatch);
-  // Where few rows have outputs, the last feed-forward is for those only.
-  const bool trimmed = !params_.embeddings && n_tokens_ > 1 && 2 * n_outputs <= n_tokens_;
-  if (trimmed)
-    for (int i = 0; i < n_outputs; ++i) ports().output_rows()[i] = outputs_[static_cast<std::size_t>(i)].row;
   for (int segment = 0; segment < segments_.head(); ++segment) {
     check_stop(stop);
-    const bool trims = trimmed && segment == segments_.last_run();
-    const int output_bucket = trims ? bucket_for(std::max(n_outputs, 1), params_.n_ubatch) : 0;
-    const ggml::StepCounts counts{n_tokens_, trims ? n_outputs : 0, static_cast<int>(parts_.size())};
-    programs_.run({.segment = segment,
-                   .token_bucket = bucket,
-                   .output_bucket = output_bucket,
-                   .ports = set_,
-                   .adapters = adapters_ & segments_.adapters_in(segment)},
-                  counts, stop);
+    run_segment(segment, stop);
   }
-  if (params_.embeddings) run_embeddings(step, bucket, stop);
-  const std::span<const Output> all(outputs_);
+  run_outputs(step, stop, output);
+  if (now_.outputs.empty() && sets_.size() > 1)
+    programs_.mark(set_);
+  else if (now_.outputs.empty())
+    programs_.synchronise();
+}
+
+/// What comes behind the last layer.
+void StepRunner::run_outputs(const Step& step, const ggml::StopToken& stop, StepOutput& output) {
+  if (params_.embeddings) run_embeddings(step, stop);
+  const bool trimmed = is_trimmed();
+  const std::span<const Output> all(now_.outputs);
   const auto head_rows = static_cast<std::size_t>(ports().sizes().max_head_rows);
   for (std::size_t begin = 0; begin < all.size(); begin += head_rows) {
     check_stop(stop);
     // A trimmed stream holds the outputs in order; the head finds them by that number.
     if (trimmed)
-      for (std::size_t i = begin; i < all.size(); ++i) outputs_[i].row = static_cast<int>(i);
+      for (std::size_t i = begin; i < all.size(); ++i) now_.outputs[i].row = static_cast<int>(i);
     run_head(step, all.subspan(begin, std::min(head_rows, all.size() - begin)), stop, output);
   }
-  if (all.empty() && sets_.size() > 1)
-    programs_.mark(set_);
-  else if (all.empty())
-    programs_.synchronise();
   count_bytes();
 }
 
@@ -333,13 +461,11 @@ void StepRunner::run_head(const Step& step, std::span<const Output> outputs, con
   }
   const bool sample = prepare_samplers(outputs);
   const ggml::StepCounts counts{1, n, 0};  // its graph has rows of outputs only
-  programs_.run({.segment = segments_.head(),
-                 .token_bucket = 0,
-                 .output_bucket = bucket_for(n, ports().sizes().max_head_rows),
-                 .sample = sample,
-                 .ports = set_,
-                 .adapters = adapters_ & segments_.adapters_in(segments_.head())},
-                counts, stop);
+  SegmentKey key = key_of(segments_.head(by_layer_));
+  key.token_bucket = 0;
+  key.output_bucket = bucket_for(n, ports().sizes().max_head_rows);
+  key.sample = sample;
+  programs_.run(key, counts, stop);
   programs_.synchronise();
   store(outputs, output);
 }
@@ -409,17 +535,17 @@ void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
 
 void StepRunner::count_bytes() {
   const ExpertHparams& experts = model_.hparams().experts;
-  weight_bytes_ += dense_bytes_ + (outputs_.empty() ? 0.0 : head_bytes_);
+  weight_bytes_ += dense_bytes_ + (now_.outputs.empty() ? 0.0 : head_bytes_);
   for (std::size_t k = 0; k < adapter_bytes_.size(); ++k)
-    if ((adapters_ >> k & 1u) != 0) weight_bytes_ += adapter_bytes_[k];
+    if ((now_.adapters >> k & 1u) != 0) weight_bytes_ += adapter_bytes_[k];
   if (cache_.states() != nullptr)
-    kv_bytes_ += static_cast<double>(cache_.states()->state_bytes()) * static_cast<double>(parts_.size());
+    kv_bytes_ += static_cast<double>(cache_.states()->state_bytes()) * static_cast<double>(now_.parts.size());
   if (experts.count > 0)
-    weight_bytes_ += expert_bytes_ * std::min(1.0, static_cast<double>(n_tokens_) * experts.used / experts.count);
+    weight_bytes_ += expert_bytes_ * std::min(1.0, static_cast<double>(now_.n_tokens) * experts.used / experts.count);
   for (int g = 0; g < cache_.n_groups(); ++g) {
     const KvGroupSpec& spec = cache_.group(GroupId(g)).spec();
     const double cell_bytes = static_cast<double>(spec.layout.block_bytes() * spec.layers.size()) / kKvBlockTokens;
-    for (const Part& part : parts_) {
+    for (const Part& part : now_.parts) {
       const int cells = part.first_cell + part.n_rows;
       const int seen = spec.kind == KvKind::window ? std::min(cells, spec.window + part.n_rows - 1) : cells;
       kv_bytes_ += cell_bytes * seen;

@@ -59,6 +59,8 @@ struct Machine {
     description.total_bytes = device->memory().total;
     description.free_bytes = device->memory().free;
     description.bandwidth = descriptions.empty() ? 60e9 : 1e12;
+    description.arithmetic = descriptions.empty() ? 4e12 : 2e14;
+    description.link = descriptions.empty() ? 0 : 25e9;
     descriptions.push_back(std::move(description));
     pointers.push_back(device.get());
     devices.push_back(std::move(device));
@@ -105,7 +107,7 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
   const std::vector<std::string> paths = models();
   const tandem::TempDir folder;
   const std::vector<std::string> loras = adapters(paths, folder.path());
-  int n_checked = 0;
+  int n_checked = 0, n_staged = 0;
   double worst = 0;
   for (int round = 0; round < 200; ++round) {
     const std::size_t number = random() % paths.size();
@@ -122,7 +124,7 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
     ContextParams params;
     params.n_ctx = 64 << random() % 9;
     params.n_ubatch = one_of(random, {64, 64, 256, 256, 512, 512, 2048, 8192});
-    params.n_batch = params.n_ubatch;
+    params.n_batch = params.n_ubatch * one_of(random, {1, 1, 4});
     params.n_seq_max = one_of(random, {1, 1, 4});
     params.k_type = one_of(random, {ggml::DType::f16, ggml::DType::q8_0, ggml::DType::f32, ggml::DType::q4_0,
                                     ggml::DType::q5_1, ggml::DType::q8_kv});
@@ -131,7 +133,17 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
     rules.mapped = model_params.load_mode == LoadMode::mmap;
 
     const PlanModel plan_of = plan_model(*outline);
-    const ContextMemory memory = context_memory(*outline, machine.pointers, machine.descriptions, params);
+    // Weights that are sent for prompts need staging.
+    OffloadRequest request;
+    request.enabled = random() % 3 != 0;
+    if (random() % 2 == 0) request.min_batch = one_of(random, {2, 32, 256});
+    request.n_batch = params.n_batch;
+    request.n_ubatch = params.n_ubatch;
+    const auto offload_of = [&](const Plan& made) {
+      const std::optional<PromptOffload> found = prompt_offload(plan_of, made, rules, request);
+      return found ? found->offload : OpOffload{};
+    };
+    const ContextMemory memory = context_memory(*outline, machine.pointers, machine.descriptions, params, offload_of);
     Plan plan = place(plan_of, machine.descriptions, rules).plan;
     try {
       add_context_use(memory, params.n_ctx, plan);
@@ -140,7 +152,9 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
       continue;
     }
     const std::unique_ptr<Model> model = Model::load(model_params, machine.pointers, plan, {});
+    params.offload = offload_of(plan);
     const Context context(*model, machine.pointers, plan, params);
+    n_staged += context.stats().staging_bytes > 0 ? 1 : 0;
     ++n_checked;
     for (std::size_t d = 1; d < machine.devices.size(); ++d) {
       const ggml::DeviceMemory now = machine.devices[d]->memory();
@@ -154,7 +168,8 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
     }
   }
   EXPECT_GT(n_checked, 150);
-  std::printf("%d cases, worst error %.4f\n", n_checked, worst);
+  EXPECT_GT(n_staged, 20);
+  std::printf("%d cases, %d with staging, worst error %.4f\n", n_checked, n_staged, worst);
 }
 
 /// Bytes of memory, other than pages of a file, that a plan wants of the host for weights.

@@ -55,8 +55,12 @@ ContextParams with_context(ContextParams params, const Hparams& hparams, int n_c
 class Measurer {
  public:
   Measurer(Model& outline, std::vector<ggml::Device*> devices, const std::vector<PlanDevice>& descriptions,
-           const ContextParams& params)
-      : outline_(outline), devices_(std::move(devices)), descriptions_(descriptions), params_(params) {}
+           const ContextParams& params, std::function<OpOffload(const Plan&)> offload_of)
+      : outline_(outline),
+        devices_(std::move(devices)),
+        descriptions_(descriptions),
+        params_(params),
+        offload_of_(std::move(offload_of)) {}
 
   [[nodiscard]] std::vector<std::uint64_t> kv_per_layer(int n_ctx) {
     const Hparams& hparams = outline_.hparams();
@@ -87,7 +91,9 @@ class Measurer {
     std::vector<ggml::Device*> borrowed;
     for (ggml::Device* device : devices_)
       borrowed.push_back(counting.emplace_back(std::make_unique<CountingDevice>(*device)).get());
-    const Context context(outline_, borrowed, plan, with_context(params_, outline_.hparams(), n_ctx));
+    ContextParams params = with_context(params_, outline_.hparams(), n_ctx);
+    if (offload_of_) params.offload = offload_of_(plan);
+    const Context context(outline_, borrowed, plan, params);
     const std::vector<std::uint64_t> kv = kv_per_layer(n_ctx);
     std::vector<DeviceUse> use(devices_.size());
     for (std::size_t d = 0; d < use.size(); ++d) {
@@ -95,6 +101,10 @@ class Measurer {
       for (std::size_t i = 0; i < kv.size(); ++i)
         if (static_cast<std::size_t>(plan.kv_device[i].v) == d) cache += kv[i];
       use[d].arenas = counting[d]->device_bytes() - std::min(cache, counting[d]->device_bytes());
+      if (d > 0 && params.offload.device.v == static_cast<int>(d)) {
+        use[d].staging = std::min(context.stats().staging_bytes, use[d].arenas);
+        use[d].arenas -= use[d].staging;
+      }
       // Host memory that belongs to a device's work is the CPU's all the same.
       use[0].staging += counting[d]->host_bytes();
       use[d].weights = copied_bytes(plan, d);
@@ -131,14 +141,17 @@ class Measurer {
   std::vector<ggml::Device*> devices_;
   const std::vector<PlanDevice>& descriptions_;
   ContextParams params_;
+  std::function<OpOffload(const Plan&)> offload_of_;
   std::map<std::pair<int, std::vector<std::int32_t>>, std::vector<DeviceUse>> measured_;
 };
 
 }  // namespace
 
 ContextMemory context_memory(Model& outline, std::vector<ggml::Device*> devices,
-                             const std::vector<PlanDevice>& descriptions, const ContextParams& params) {
-  const auto measurer = std::make_shared<Measurer>(outline, std::move(devices), descriptions, params);
+                             const std::vector<PlanDevice>& descriptions, const ContextParams& params,
+                             std::function<OpOffload(const Plan&)> offload_of) {
+  const auto measurer =
+      std::make_shared<Measurer>(outline, std::move(devices), descriptions, params, std::move(offload_of));
   return {[measurer](int n_ctx) { return measurer->kv_per_layer(n_ctx); },
           [measurer](const Plan& plan, int n_ctx) { return measurer->beside(plan, n_ctx); }};
 }

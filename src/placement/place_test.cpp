@@ -125,24 +125,65 @@ TEST(PromptOffload, PaysFromThePromptOnThatKeepsTheCpuLongerThanTheLink) {
   for (std::size_t d = 1; d < list.size(); ++d) list[d].arithmetic = 2e14;
   list[2].link = 50e9;
   PlacementRules rules;
-  EXPECT_FALSE(prompt_offload(model, place(model, list, rules).plan, rules).has_value());  // all on devices
+  OffloadRequest request;
+  request.n_batch = request.n_ubatch = 1 << 20;
+  const auto offload = [&](const Plan& plan) { return prompt_offload(model, plan, rules, request); };
+  EXPECT_FALSE(offload(place(model, list, rules).plan).has_value());  // all on devices
   rules.cpu_moe = true;
   const Plan plan = place(model, list, rules).plan;
-  const std::optional<PromptOffload> best_link = prompt_offload(model, plan, rules);
+  const std::optional<PromptOffload> best_link = offload(plan);
   ASSERT_TRUE(best_link.has_value());
   EXPECT_EQ(best_link->device.v, 2);
   rules.main_gpu = 0;
-  const std::optional<PromptOffload> named = prompt_offload(model, plan, rules);
+  const std::optional<PromptOffload> named = offload(plan);
   ASSERT_TRUE(named.has_value());
   EXPECT_EQ(named->device.v, 1);
   // Experts of q8_0 (34 bytes for 32 weights) of which an eighth is used: 34/32 / 25e9 = 2 * tokens / 8 / 4e12.
   EXPECT_NEAR(named->tokens, 34.0 / 32 / 25e9 * 4e12 * 8 / 2, 2.0);
   EXPECT_NEAR(best_link->tokens, 0.5 * named->tokens, 2.0);
   rules.main_gpu = -1;
-  EXPECT_FALSE(prompt_offload(model, plan, rules).has_value());
+  EXPECT_FALSE(offload(plan).has_value());
   rules.main_gpu = 0;
   list[1].link = 1e3;
-  EXPECT_EQ(prompt_offload(model, place(model, list, rules).plan, rules)->tokens, 0);
+  EXPECT_EQ(offload(place(model, list, rules).plan)->tokens, 0);
+}
+
+TEST(PromptOffload, BatchSizesThatWereGivenReplaceTheModelledOnes) {
+  const PlanModel model = blocks_model(4, 0);
+  std::vector<PlanDevice> list = devices(1);
+  list[0].bandwidth = 60e9;
+  list[0].arithmetic = 4e12;
+  list[1].arithmetic = 2e14;
+  PlacementRules rules;
+  rules.cpu_moe = true;
+  const Plan plan = place(model, list, rules).plan;
+  OffloadRequest request;
+  request.n_batch = 2048;
+  request.n_ubatch = 512;
+  const OpOffload modelled = prompt_offload(model, plan, rules, request)->offload;
+  EXPECT_FALSE(modelled.by_ubatch);
+  EXPECT_GT(modelled.experts_from, 2);
+  request.min_batch = 7;
+  const OpOffload plain = prompt_offload(model, plan, rules, request)->offload;
+  EXPECT_TRUE(plain.by_ubatch);
+  EXPECT_EQ(plain.dense_from, 7);
+  EXPECT_EQ(plain.experts_from, 7);
+  request.batch_size = 40;  // an eighth of the experts is used
+  const OpOffload by_experts = prompt_offload(model, plan, rules, request)->offload;
+  EXPECT_EQ(by_experts.dense_from, 40);
+  EXPECT_EQ(by_experts.experts_from, 320);
+  request.batch_size.reset();
+  request.min_batch = 1;  // one token is never sent weights for
+  EXPECT_EQ(prompt_offload(model, plan, rules, request)->offload.experts_from, 2);
+  request.min_batch.reset();
+  Plan unknown = plan;
+  unknown.devices[1].link = 0;
+  const PromptOffload without = *prompt_offload(model, unknown, rules, request);
+  EXPECT_FALSE(without.has_profile);
+  EXPECT_EQ(without.offload.dense_from, 32);
+  EXPECT_EQ(without.offload.experts_from, 256);
+  request.enabled = false;
+  EXPECT_FALSE(prompt_offload(model, plan, rules, request).has_value());
 }
 
 TEST(Flags, SayEveryRule) {

@@ -32,11 +32,50 @@ DeviceId device_of_prompts(const Plan& plan, const PlacementRules& rules) {
   return DeviceId(static_cast<int>(best));
 }
 
+constexpr int kFewest = 2;       // one token is left to the CPU whatever the link can do
+constexpr int kUsualBatch = 32;  // where nothing is known of a device
+
+/// Seconds of a step on the CPU, one micro-batch after another.
+double host_seconds(const HostWeights& weights, double share, int tokens, const PlanDevice& host, int n_ubatch) {
+  const auto seconds = [&](int n) { return seconds_of(weights, share, n, host.bandwidth, host.arithmetic); };
+  const int whole = tokens / n_ubatch, rest = tokens % n_ubatch;
+  return whole * seconds(n_ubatch) + (rest > 0 ? seconds(rest) : 0.0);
+}
+
+/// The smallest step for which a device to which the weights are sent once is faster; 0: none.
+int break_even(const HostWeights& weights, double share, const Plan& plan, std::size_t device, int n_ubatch) {
+  const PlanDevice& card = plan.devices[device];
+  if (weights.bytes <= 0.0 || card.link <= 0.0) return 0;
+  const auto gains = [&](int tokens) {
+    return seconds_of(weights, share, tokens, card.link, card.arithmetic) <
+           host_seconds(weights, share, tokens, plan.devices.front(), n_ubatch);
+  };
+  // What the link moves does not grow any more once every expert is used, and what the CPU computes does: from the
+  // break-even on the device stays ahead.
+  constexpr int kLongest = 1 << 20;
+  if (!gains(kLongest)) return 0;
+  int low = kFewest, high = kLongest;
+  while (low < high) {
+    const int middle = low + (high - low) / 2;
+    if (gains(middle))
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return high;
+}
+
+int smaller_but_not_none(int a, int b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
 }  // namespace
 
-std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& plan, const PlacementRules& rules) {
+std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& plan, const PlacementRules& rules,
+                                            const OffloadRequest& request) {
   const DeviceId device = device_of_prompts(plan, rules);
-  if (device.v <= 0 || static_cast<std::size_t>(device.v) >= plan.devices.size()) return std::nullopt;
+  if (!request.enabled || device.v <= 0 || static_cast<std::size_t>(device.v) >= plan.devices.size())
+    return std::nullopt;
   HostWeights dense, experts;
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
     const PlanTensor& tensor = model.tensors[i];
@@ -46,33 +85,34 @@ std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& 
     sum.bytes += static_cast<double>(place.bytes);
     sum.elements += static_cast<double>(tensor.shape.elements());
   }
-  PromptOffload offload{device, static_cast<std::uint64_t>(dense.bytes + experts.bytes), 0};
-  if (offload.bytes == 0) return std::nullopt;
-  const PlanDevice& host = plan.devices.front();
-  const PlanDevice& card = plan.devices[static_cast<std::size_t>(device.v)];
-  const auto gains = [&](int tokens) {
-    const double t = tokens;
-    const auto both = [&](double bandwidth, double arithmetic) {
-      return seconds_of(dense, 1.0, t, bandwidth, arithmetic) +
-             seconds_of(experts, model.expert_share, t, bandwidth, arithmetic);
-    };
-    return card.link > 0.0 && both(card.link, card.arithmetic) < both(host.bandwidth, host.arithmetic);
+  PromptOffload result;
+  result.device = device;
+  result.expert_bytes = static_cast<std::uint64_t>(experts.bytes);
+  result.bytes = static_cast<std::uint64_t>(dense.bytes) + result.expert_bytes;
+  if (result.bytes == 0) return std::nullopt;
+  result.has_profile = plan.devices[static_cast<std::size_t>(device.v)].link > 0.0;
+  OpOffload& offload = result.offload;
+  offload = request.products;
+  offload.device = device;
+  const auto by_experts = [&](int tokens) {
+    return std::max(tokens, static_cast<int>(std::ceil(tokens / model.expert_share - 1e-9)));
   };
-  // What the link moves does not grow any more once every expert is used, and what the CPU computes does: from the
-  // break-even on the device stays ahead.
-  constexpr int kLongest = 1 << 20;
-  if (!gains(kLongest)) return offload;
-  // One token is left to the CPU whatever the link can do.
-  int low = 2, high = kLongest;
-  while (low < high) {
-    const int middle = low + (high - low) / 2;
-    if (gains(middle))
-      high = middle;
-    else
-      low = middle + 1;
+  if (request.tokens_per_byte || request.batch_size || request.min_batch || !result.has_profile) {
+    const bool plain = request.min_batch && !request.batch_size && !request.tokens_per_byte;
+    const int tokens = plain ? *request.min_batch : request.batch_size.value_or(kUsualBatch);
+    offload.by_ubatch = true;
+    offload.dense_from = std::max(tokens, kFewest);
+    offload.experts_from = std::max(plain ? tokens : by_experts(tokens), kFewest);
+    offload.tokens_per_byte = request.tokens_per_byte;
+  } else {
+    const auto d = static_cast<std::size_t>(device.v);
+    const int n_ubatch = std::max(std::min(request.n_ubatch, request.n_batch), 1);
+    offload.dense_from = break_even(dense, 1.0, plan, d, n_ubatch);
+    offload.experts_from = break_even(experts, model.expert_share, plan, d, n_ubatch);
   }
-  offload.tokens = high;
-  return offload;
+  result.tokens =
+      smaller_but_not_none(dense.bytes > 0.0 ? offload.dense_from : 0, experts.bytes > 0.0 ? offload.experts_from : 0);
+  return result;
 }
 
 }  // namespace llama

@@ -22,6 +22,7 @@ class SimulatedMachine {
     std::shared_ptr<ggml::SimulatedTime> time = nullptr;  // set: what work takes is added up
     ggml::SimulatedDeviceSpec host = {};                  // speeds of the CPU for that
     double card_bandwidth = 1e12;
+    double card_link = 25e9;
   };
   explicit SimulatedMachine(const Options& options) {
     ggml::CpuOptions cpu;
@@ -35,6 +36,7 @@ class SimulatedMachine {
       spec.memory_bytes = options.card_bytes;
       spec.lacks = options.lacks;
       spec.bandwidth = options.card_bandwidth;
+      spec.link = options.card_link;
       spec.seed = options.seed == 0 ? 0 : options.seed + 1000003u * static_cast<std::uint64_t>(i);
       devices_.push_back(ggml::make_simulated_device(spec, ggml::DeviceId(i + 1), options.time));
     }

@@ -113,6 +113,8 @@ class Executor {
   /// Copies between memory of this device and host memory, behind what was run before. Both stay as they are until
   /// then.
   virtual void copy(std::byte* dst, const std::byte* src, std::size_t bytes) { std::memcpy(dst, src, bytes); }
+  /// The same inside this device's memory.
+  virtual void move(std::byte* dst, const std::byte* src, std::size_t bytes) { copy(dst, src, bytes); }
 };
 
 struct DeviceMemory {
@@ -133,6 +135,10 @@ class Device {
   /// Throws DeviceError naming device, bytes wanted and free, and what to change.
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes, BufferKind kind) = 0;
   virtual std::unique_ptr<Executor> make_executor() = 0;
+  /// An executor for copies alone, which runs beside the device's other executors.
+  virtual std::unique_ptr<Executor> make_copier() { return make_executor(); }
+  /// Whether weights may come from host memory step by step, in the bytes of the file, to be computed with.
+  [[nodiscard]] virtual bool streams_weights() const noexcept { return false; }
 
   /// Whether it can compute with weights of this type, and has a form of its own for this op.
   [[nodiscard]] virtual bool supports(DType type) const noexcept { return true; }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,8 +26,9 @@ struct PlacedPort {
 
 /// What crossed the link between host memory and one device.
 struct LinkUse {
-  std::uint64_t copies_in = 0, bytes_in = 0;    // to the device
-  std::uint64_t copies_out = 0, bytes_out = 0;  // from the device
+  std::uint64_t copies_in = 0, bytes_in = 0;          // to the device
+  std::uint64_t copies_out = 0, bytes_out = 0;        // from the device
+  std::uint64_t weight_copies = 0, weight_bytes = 0;  // of those to the device: weights that products there needed
 };
 
 /// What programs did since the last reset.
@@ -40,6 +42,16 @@ struct SchedulerStats {
   SchedulerStats& operator+=(const SchedulerStats& other);
 };
 
+/// Products on a device with weights that lie in host memory: these are sent there when they are needed, and are there
+/// until others need the place (op offload).
+struct Streaming {
+  int device = 0;                             // in the scheduler's list; 0: no weight is sent
+  std::function<bool(const Weight&)> wanted;  // of weights that lie in host memory alone
+  int half = 0;                               // of the two places that weights take turns in
+  bool whole = true;                          // all experts are sent; false: those that the rows of a run use
+  bool ahead = true;                          // sent while the device works; false: in turn with its work
+};
+
 /// A graph cut into splits: runs of nodes on one device. Made by Scheduler::cut.
 class Schedule {
  public:
@@ -47,14 +59,16 @@ class Schedule {
   [[nodiscard]] virtual int n_splits() const noexcept = 0;
   /// Coarse nodes that were decomposed because their weights lie on several devices.
   [[nodiscard]] virtual int n_mixed() const noexcept = 0;
+  /// Weights that are sent to where they are computed with.
+  [[nodiscard]] virtual int n_streams() const noexcept = 0;
   /// A line per split: device, nodes, what is copied before and after.
   [[nodiscard]] virtual std::vector<std::string> describe() const = 0;
 };
 
 /// Runs graphs over several devices. Weights say where an op runs; ops on a state (the KV pool) run where that lies;
 /// the others go where their activations are. What a device lacks runs on the first device, which is the CPU. Tensors
-/// that cross are copied; weights never are. With one device a graph is passed on as it is. Thread-compatible: one
-/// submitting thread.
+/// that cross are copied; weights only where a graph is cut with a Streaming. With one device a graph is passed on as
+/// it is. Thread-compatible: one submitting thread.
 class Scheduler {
  public:
   /// `devices`: borrowed; the first computes in host memory wherever there are others. `trace` (borrowed) takes down
@@ -67,15 +81,19 @@ class Scheduler {
   /// Decides where each node runs. The ports' addresses do not matter yet. Throws Error(unsupported) naming the node,
   /// where no device that holds its weights can run it.
   [[nodiscard]] std::unique_ptr<Schedule> cut(const Graph& graph, std::span<const PlacedPort> ports,
-                                              const CompileOptions& options);
+                                              const CompileOptions& options, const Streaming& streaming = {});
   /// Makes the arenas large enough. True: memory moved, and Programs that were compiled before must not be used again.
   /// Throws DeviceError.
   [[nodiscard]] bool reserve(const Schedule& schedule);
-  /// Pre: reserve() was called for it. All Programs of a scheduler share its memory.
-  [[nodiscard]] std::unique_ptr<Program> compile(const Schedule& schedule, std::span<const PlacedPort> ports,
+  /// Pre: reserve() was called for it. All Programs of a scheduler share its memory. Once for each schedule.
+  [[nodiscard]] std::unique_ptr<Program> compile(Schedule& schedule, std::span<const PlacedPort> ports,
                                                  const CompileOptions& options);
   /// As Executor::run: devices may still be busy when it returns. After an error all devices are idle.
   void run(Program& program, const StepCounts& counts, const StopToken& stop);
+  /// Begins to send what weights a program will need, as far as they are known: while others run.
+  void send_ahead(Program& program);
+  /// Copies inside the memory of one device, behind what was run there; on the first one it is done on return.
+  void move(DeviceId device, std::byte* dst, const std::byte* src, std::size_t bytes);
   void synchronise();
   /// Remembers all that was run so far under a number from 0 to kMarks - 1, and waits for what a number stands for: so
   /// that a caller with several sets of ports can fill one while devices work with another.
@@ -88,6 +106,8 @@ class Scheduler {
   [[nodiscard]] std::size_t arena_bytes() const;  // of all devices
   /// Arena and exchange memory on one device.
   [[nodiscard]] std::size_t arena_bytes(DeviceId device) const;
+  /// Memory for weights on their way, on the device that computes with them.
+  [[nodiscard]] std::size_t staging_bytes() const;
   [[nodiscard]] const SchedulerStats& stats() const;
   void reset_stats();
 

@@ -49,7 +49,7 @@ class Planner {
   void add(int number) {
     const Exchange& e = splits_.exchanges[static_cast<std::size_t>(number)];
     const int made = e.producer + 1;
-    int host_last = readers_on(e, 0).last;
+    int host_last = std::max(readers_on(e, 0).last, e.host_reader >= 0 ? e.host_reader + 1 : -1);
     for (int d = 1; d < static_cast<int>(n_devices_); ++d) {
       if ((e.devices >> d & 1u) == 0) continue;
       const Use use = readers_on(e, d);

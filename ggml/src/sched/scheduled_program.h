@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "ggml/device.h"
+#include "sched/staging.h"
+#include "sched/streams.h"
 
 namespace ggml::sched {
 
@@ -35,6 +37,8 @@ class ScheduledProgram final : public Program {
     std::uint64_t n_nodes = 0;
     std::vector<BoundCopy> in, out;
     bool writes_shared = false, reads_shared = false;
+    std::vector<std::size_t> streams;  // that it reads
+    bool looks_at_ids = false;         // some of them are sent as rows use them
   };
 
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return plan_; }
@@ -58,6 +62,8 @@ class ScheduledProgram final : public Program {
 
   int token_bucket = 0, output_bucket = 0;
   std::vector<BoundCopy> first_out, last_in;
+  BoundStreams streams;
+  Streams streamed;  // the weights that the parts' programs point to
   std::vector<Part> parts;
 
  private:

@@ -10,6 +10,8 @@
 #include "sched/cut_schedule.h"
 #include "sched/lanes.h"
 #include "sched/scheduled_program.h"
+#include "sched/staging.h"
+#include "sched/streams.h"
 
 namespace ggml {
 
@@ -80,6 +82,8 @@ SchedulerStats& SchedulerStats::operator+=(const SchedulerStats& other) {
     links[d].bytes_in += other.links[d].bytes_in;
     links[d].copies_out += other.links[d].copies_out;
     links[d].bytes_out += other.links[d].bytes_out;
+    links[d].weight_copies += other.links[d].weight_copies;
+    links[d].weight_bytes += other.links[d].weight_bytes;
   }
   return *this;
 }
@@ -103,7 +107,10 @@ struct Scheduler::Impl {
                                             const std::vector<Transfer>& transfers, bool to_device);
   [[nodiscard]] std::vector<PortBinding> bindings(const CutSchedule& schedule, std::span<const PlacedPort> ports,
                                                   int device);
-  void run_part(ScheduledProgram::Part& part, const StepCounts& counts);
+  void bind_streams(CutSchedule& schedule, std::span<const PlacedPort> ports, ScheduledProgram& program);
+  void run_part(ScheduledProgram& program, ScheduledProgram::Part& part, const StepCounts& counts);
+  [[nodiscard]] sched::Staging& staging_on(int device);
+  void settle() noexcept;
   void count(const ScheduledProgram::Part& part) {
     ++stats.splits;
     stats.nodes += part.n_nodes;
@@ -114,6 +121,8 @@ struct Scheduler::Impl {
   std::vector<Executor*> executors;             // as machine() shows them
   std::vector<std::unique_ptr<Buffer>> arenas;  // per device: activations inside splits
   std::vector<std::unique_ptr<Buffer>> areas;   // per device: exchanges
+  std::unique_ptr<sched::Staging> staging;      // of the one device that weights are sent to
+  int staging_device = 0;
   bool observed = false;
   SchedulerStats stats;
 };
@@ -122,23 +131,41 @@ Scheduler::Scheduler(std::vector<Device*> devices, Trace* trace)
     : impl_(std::make_unique<Impl>(std::move(devices), trace)) {}
 
 Scheduler::~Scheduler() {
-  impl_->lanes.settle();
+  impl_->settle();
+}
+
+void Scheduler::Impl::settle() noexcept {
+  lanes.settle();
+  if (staging != nullptr) staging->settle();
+}
+
+sched::Staging& Scheduler::Impl::staging_on(int device) {
+  TANDEM_ASSERT(staging == nullptr || staging_device == device, "weights are sent to one device");
+  if (staging == nullptr)
+    staging = std::make_unique<sched::Staging>(*devices[static_cast<std::size_t>(device)], lanes.executor(device));
+  staging_device = device;
+  return *staging;
 }
 
 std::unique_ptr<Schedule> Scheduler::cut(const Graph& graph, std::span<const PlacedPort> ports,
-                                         const CompileOptions& options) {
+                                         const CompileOptions& options, const Streaming& streaming) {
   auto schedule = std::make_unique<CutSchedule>();
   const std::size_t n_devices = impl_->devices.size();
   if (n_devices == 1) {
     schedule->splits = whole(graph, 0);
     schedule->exchange.at.resize(1);
   } else {
-    const sched::Assigned assigned = sched::assign(graph, ports, impl_->machine());
-    schedule->splits = sched::cut(assigned, ports);
+    Graph streamed = graph;
+    if (streaming.device > 0)
+      schedule->streams =
+          sched::take_streams(streamed, streaming, *impl_->devices[static_cast<std::size_t>(streaming.device)]);
+    schedule->streaming = streaming;
+    const sched::Assigned assigned = sched::assign(streamed, ports, impl_->machine());
+    schedule->splits = sched::cut(assigned, ports, schedule->streams, !streaming.whole);
     schedule->mixed = assigned.n_mixed;
     const bool untouched = schedule->splits.all.size() == 1 && schedule->splits.exchanges.empty() &&
                            assigned.graph.nodes.size() == graph.nodes.size();
-    if (untouched) schedule->splits = whole(graph, assigned.device.front());
+    if (untouched && schedule->streams.empty()) schedule->splits = whole(graph, assigned.device.front());
     schedule->exchange = sched::plan_exchange(schedule->splits, assigned.graph, n_devices);
     for (const Exchange& e : schedule->splits.exchanges) schedule->exchanged.push_back(assigned.graph.at(e.tensor));
   }
@@ -171,7 +198,12 @@ bool Scheduler::reserve(const Schedule& schedule) {
     moved |= impl_->grow(impl_->areas[d], cut.exchange.area_bytes[d], owner,
                          d == 0 ? BufferKind::host_pinned : BufferKind::device);
   }
-  return moved;
+  if (cut.streams.empty()) return moved;
+  sched::Staging& staging = impl_->staging_on(cut.streaming.device);
+  if (cut.streams.bytes <= staging.half_bytes()) return moved;
+  if (staging.half_bytes() > 0) impl_->lanes.synchronise();
+  const bool had_none = staging.half_bytes() == 0;
+  return (staging.reserve(cut.streams.bytes) && !had_none) || moved;
 }
 
 /// Where an exchange lies on a device.
@@ -220,15 +252,43 @@ std::vector<PortBinding> Scheduler::Impl::bindings(const CutSchedule& schedule, 
   return list;
 }
 
-std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<const PlacedPort> ports,
+/// Gives the weights that are sent their addresses: the programs that are compiled next have them.
+void Scheduler::Impl::bind_streams(CutSchedule& schedule, std::span<const PlacedPort> ports,
+                                   ScheduledProgram& program) {
+  if (schedule.streams.empty()) return;
+  const Streaming& streaming = schedule.streaming;
+  sched::Staging& memory = staging_on(streaming.device);
+  program.streams.half = streaming.half;
+  program.streams.bytes = schedule.streams.bytes;
+  program.streams.ahead = streaming.ahead;
+  for (const std::unique_ptr<sched::Stream>& stream : schedule.streams.all) {
+    Placement& staged = stream->there.placements.front();
+    staged.device = devices[static_cast<std::size_t>(streaming.device)]->id();
+    staged.data = memory.at(streaming.half, stream->offset);
+    sched::BoundStream bound{stream->source, sched::host_bytes(*stream->source), stream->offset, stream->bytes,
+                             stream->n_experts};
+    TANDEM_ASSERT(bound.src != nullptr, "a weight that is sent has bytes in host memory");
+    for (std::size_t e = 0; e < schedule.exchanged.size(); ++e) {
+      if (streaming.whole || stream->n_experts == 0 || schedule.splits.exchanges[e].tensor != stream->ids) continue;
+      bound.ids = reinterpret_cast<const std::int32_t*>(address(schedule, ports, static_cast<int>(e), 0));
+      bound.n_used = schedule.exchanged[e].shape[0];
+      bound.rows = schedule.exchanged[e].rows;
+    }
+    program.streams.all.push_back(bound);
+  }
+  program.streamed = std::move(schedule.streams);
+}
+
+std::unique_ptr<Program> Scheduler::compile(Schedule& schedule, std::span<const PlacedPort> ports,
                                             const CompileOptions& options) {
-  const auto& cut = static_cast<const CutSchedule&>(schedule);
+  auto& cut = static_cast<CutSchedule&>(schedule);
   std::vector<std::vector<PortBinding>> bound;
   for (std::size_t d = 0; d < impl_->devices.size(); ++d)
     bound.push_back(impl_->bindings(cut, ports, static_cast<int>(d)));
   auto program = std::make_unique<ScheduledProgram>();
   program->token_bucket = cut.splits.all.front().graph.token_bucket;
   program->output_bucket = cut.splits.all.front().graph.output_bucket;
+  impl_->bind_streams(cut, ports, *program);
   for (std::size_t s = 0; s < cut.splits.all.size(); ++s) {
     const Split& split = cut.splits.all[s];
     const auto d = static_cast<std::size_t>(split.device);
@@ -241,6 +301,8 @@ std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<
     part.out = impl_->bind(cut, ports, cut.exchange.at[s].out, false);
     part.writes_shared = split.writes_shared;
     part.reads_shared = split.reads_shared;
+    part.streams = split.streams;
+    for (const std::size_t stream : part.streams) part.looks_at_ids |= program->streams.all[stream].ids != nullptr;
     program->parts.push_back(std::move(part));
   }
   program->first_out = impl_->bind(cut, ports, cut.exchange.first_out, false);
@@ -250,10 +312,15 @@ std::unique_ptr<Program> Scheduler::compile(const Schedule& schedule, std::span<
   return program;
 }
 
-void Scheduler::Impl::run_part(ScheduledProgram::Part& part, const StepCounts& counts) {
+void Scheduler::Impl::run_part(ScheduledProgram& program, ScheduledProgram::Part& part, const StepCounts& counts) {
+  if (!part.streams.empty()) {
+    if (part.looks_at_ids) lanes.wait_for_others(0);
+    staging->fetch(program.streams, part.streams, counts, stats.links[static_cast<std::size_t>(part.device)]);
+  }
   lanes.copy(part.in, counts, stats);
   if (part.device == 0 || part.reads_shared || part.writes_shared) lanes.wait_for_others(part.device);
   lanes.run(part.device, *part.program, part.label, counts, {});
+  if (!part.streams.empty()) staging->used(program.streams.half);
   if (part.writes_shared) lanes.touched(part.device);
   lanes.copy(part.out, counts, stats);
   // Observers are called one at a time, in the order of the graph.
@@ -279,13 +346,24 @@ void Scheduler::run(Program& program, const StepCounts& counts, const StopToken&
     impl_->lanes.copy(scheduled.first_out, counts, impl_->stats);
     for (ScheduledProgram::Part& part : scheduled.parts) {
       if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
-      impl_->run_part(part, counts);
+      impl_->run_part(scheduled, part, counts);
     }
     impl_->lanes.copy(scheduled.last_in, counts, impl_->stats);
   } catch (...) {
-    impl_->lanes.settle();
+    impl_->settle();
     throw;
   }
+}
+
+void Scheduler::send_ahead(Program& program) {
+  auto& scheduled = static_cast<ScheduledProgram&>(program);
+  if (scheduled.streams.empty()) return;
+  impl_->staging->send_ahead(scheduled.streams, impl_->stats.links[static_cast<std::size_t>(impl_->staging_device)]);
+}
+
+void Scheduler::move(DeviceId device, std::byte* dst, const std::byte* src, std::size_t bytes) {
+  if (device.v == 0) impl_->lanes.wait_for_others(0);
+  impl_->lanes.executor(device.v).move(dst, src, bytes);
 }
 
 void Scheduler::synchronise() {
@@ -301,13 +379,17 @@ void Scheduler::wait_for(int number) {
 }
 
 void Scheduler::settle() noexcept {
-  impl_->lanes.settle();
+  impl_->settle();
 }
 
 std::size_t Scheduler::arena_bytes(DeviceId device) const {
   const auto d = static_cast<std::size_t>(device.v);
   const auto bytes = [](const std::unique_ptr<Buffer>& buffer) { return buffer == nullptr ? 0 : buffer->bytes(); };
   return bytes(impl_->arenas[d]) + bytes(impl_->areas[d]);
+}
+
+std::size_t Scheduler::staging_bytes() const {
+  return impl_->staging == nullptr ? 0 : 2 * impl_->staging->half_bytes();
 }
 
 std::size_t Scheduler::arena_bytes() const {
@@ -335,6 +417,8 @@ std::string report(const SchedulerStats& stats, std::uint64_t n_steps, std::span
     const LinkUse& link = stats.links[d];
     text += strf("\n%s: %.1f copies in, %.0f bytes; %.1f copies out, %.0f bytes", devices[d]->name().c_str(),
                  mean(link.copies_in), mean(link.bytes_in), mean(link.copies_out), mean(link.bytes_out));
+    if (link.weight_copies > 0)
+      text += strf("; of weights %.1f copies in, %.0f bytes", mean(link.weight_copies), mean(link.weight_bytes));
   }
   return text;
 }

@@ -106,18 +106,59 @@ std::vector<Range> put_awaited_first(const Assigned& assigned, std::vector<Range
   return result;
 }
 
-std::vector<Range> ranges_of(const Assigned& assigned) {
+/// The stream of each tensor that is one's weight.
+std::vector<int> streams_by_tensor(const Graph& graph, const Streams& streams) {
+  std::vector<int> of(graph.tensors.size(), kNone);
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+    for (std::size_t s = 0; s < streams.all.size(); ++s)
+      if (graph.tensors[i].role == TensorRole::weight && graph.tensors[i].weight == &streams.all[s]->there)
+        of[i] = static_cast<int>(s);
+  return of;
+}
+
+/// Cuts ranges in front of nodes that read experts of which the range itself first says which ones.
+std::vector<Range> cut_behind_routers(const Graph& graph, std::vector<Range> ranges, const Streams& streams) {
+  const std::vector<int> stream_of = streams_by_tensor(graph, streams);
+  std::vector<Range> result;
+  for (Range& range : ranges) {
+    Range piece{range.device, {}};
+    std::vector<bool> made(graph.tensors.size(), false);
+    for (const std::size_t n : range.nodes) {
+      bool waits = false;
+      for_each_read(graph.nodes[n], [&](TensorId id) {
+        const int s = stream_of[index(base_of(graph, id))];
+        if (s == kNone) return;
+        const Stream& stream = *streams.all[static_cast<std::size_t>(s)];
+        waits |= range.device != 0 && stream.n_experts > 0 && made[index(stream.ids)];
+      });
+      if (waits) {
+        result.push_back(std::exchange(piece, {range.device, {}}));
+        made.assign(graph.tensors.size(), false);
+      }
+      piece.nodes.push_back(n);
+      for (const TensorId id : graph.nodes[n].dst) made[index(base_of(graph, id))] = true;
+    }
+    result.push_back(std::move(piece));
+  }
+  return result;
+}
+
+std::vector<Range> ranges_of(const Assigned& assigned, const Streams& streams, bool late) {
   const std::vector<std::vector<std::size_t>> before = dependencies(assigned.graph);
-  return put_awaited_first(assigned, order(assigned, before), before);
+  std::vector<Range> ranges = put_awaited_first(assigned, order(assigned, before), before);
+  return late ? cut_behind_routers(assigned.graph, std::move(ranges), streams) : ranges;
 }
 
 /// Builds the list of exchanges and the graphs of splits from the ranges.
 class Cutter {
  public:
-  Cutter(const Assigned& assigned, std::span<const PlacedPort> ports)
+  Cutter(const Assigned& assigned, std::span<const PlacedPort> ports, const Streams& streams, bool late)
       : graph_(assigned.graph),
         ports_(ports),
-        ranges_(ranges_of(assigned)),
+        streams_(streams),
+        late_(late),
+        ranges_(ranges_of(assigned, streams, late)),
+        stream_of_(streams_by_tensor(graph_, streams)),
         producer_(graph_.tensors.size(), kNone),
         exchange_(graph_.tensors.size(), kNone) {}
 
@@ -166,6 +207,8 @@ class Cutter {
 
   void note_read(TensorId base, int split, int device) {
     const Tensor& t = graph_.at(base);
+    // What the device cannot compute runs on the CPU, with the weight where it lies.
+    if (late_ && device != 0 && stream_of_[index(base)] != kNone) note_host_read(stream_of_[index(base)], split);
     if (t.role == TensorRole::weight || is_shared(t)) return;
     int home = kNone;
     if (t.role == TensorRole::port) {
@@ -178,6 +221,15 @@ class Cutter {
     Exchange& e = exchange_for(base, home);
     e.devices |= DeviceSet{1} << device;
     if (e.readers.empty() || e.readers.back() != split) e.readers.push_back(split);
+  }
+
+  /// The host will look at the experts that rows use before it runs the split.
+  void note_host_read(int stream, int split) {
+    const Stream& s = *streams_.all[static_cast<std::size_t>(stream)];
+    if (s.n_experts == 0 || producer_[index(s.ids)] == kNone) return;
+    Exchange& e = exchange_for(s.ids, ranges_[static_cast<std::size_t>(producer_[index(s.ids)])].device);
+    e.devices |= DeviceSet{1};
+    e.host_reader = std::max(e.host_reader, split);
   }
 
   Split make_split(int number) {
@@ -202,6 +254,8 @@ class Cutter {
     if (!id.valid()) return id;
     if (number_of_[index(id)] != kNone) return TensorId(number_of_[index(id)]);
     Tensor tensor = graph_.at(id);
+    if (const int s = stream_of_[index(id)]; s != kNone && split.device != 0)
+      split.streams.push_back(static_cast<std::size_t>(s));
     if (tensor.role == TensorRole::view)
       tensor.base = take(tensor.base, number, split);
     else
@@ -231,7 +285,10 @@ class Cutter {
 
   const Graph& graph_;
   std::span<const PlacedPort> ports_;
+  const Streams& streams_;
+  bool late_;
   std::vector<Range> ranges_;
+  std::vector<int> stream_of_;  // per tensor
   std::vector<int> producer_;   // per tensor: the split that makes it
   std::vector<int> exchange_;   // per tensor
   std::vector<int> number_of_;  // per tensor: its number in the split at hand
@@ -240,8 +297,8 @@ class Cutter {
 
 }  // namespace
 
-Splits cut(const Assigned& assigned, std::span<const PlacedPort> ports) {
-  return Cutter(assigned, ports).run();
+Splits cut(const Assigned& assigned, std::span<const PlacedPort> ports, const Streams& streams, bool late) {
+  return Cutter(assigned, ports, streams, late).run();
 }
 
 }  // namespace ggml::sched

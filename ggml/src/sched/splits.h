@@ -8,6 +8,7 @@
 #include "ggml/graph.h"
 #include "ggml/scheduler.h"
 #include "sched/assignment.h"
+#include "sched/streams.h"
 
 namespace ggml::sched {
 
@@ -24,6 +25,7 @@ struct Exchange {
   int port_home = -1;        // device in whose memory the caller's port lies
   DeviceSet devices = 0;     // that make or read it
   std::vector<int> readers;  // splits, rising
+  int host_reader = -1;      // split before which the host reads it
   [[nodiscard]] bool crosses() const { return (devices & (devices - 1)) != 0; }
 };
 
@@ -31,9 +33,10 @@ struct Exchange {
 struct Split {
   int device = 0;
   Graph graph;
-  std::vector<int> made;       // exchanges whose tensors it makes
-  bool writes_shared = false;  // results go to memory that every device reaches
-  bool reads_shared = false;   // reads such results of another split
+  std::vector<int> made;             // exchanges whose tensors it makes
+  bool writes_shared = false;        // results go to memory that every device reaches
+  bool reads_shared = false;         // reads such results of another split
+  std::vector<std::size_t> streams;  // that its nodes read
 };
 
 struct Splits {
@@ -41,7 +44,9 @@ struct Splits {
   std::vector<Exchange> exchanges;
 };
 
-/// Cuts an assigned graph. Nodes may move as far as their inputs allow, so that splits become long.
-[[nodiscard]] Splits cut(const Assigned& assigned, std::span<const PlacedPort> ports);
+/// Cuts an assigned graph. Nodes may move as far as their inputs allow, so that splits become long. `late`: streams of
+/// which the host looks at what rows use before it sends them: a split begins in front of what reads them.
+[[nodiscard]] Splits cut(const Assigned& assigned, std::span<const PlacedPort> ports, const Streams& streams = {},
+                         bool late = false);
 
 }  // namespace ggml::sched

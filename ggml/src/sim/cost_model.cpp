@@ -27,4 +27,8 @@ double CostModel::copy_seconds(std::size_t bytes) const {
   return kCopySeconds + static_cast<double>(bytes) / spec_.link;
 }
 
+double CostModel::move_seconds(std::size_t bytes) const {
+  return kNodeSeconds + 2.0 * static_cast<double>(bytes) / spec_.bandwidth;
+}
+
 }  // namespace ggml::sim

@@ -15,6 +15,8 @@ class CostModel {
   /// A node takes as long as the slower of its bytes and its arithmetic.
   [[nodiscard]] double run_seconds(const Graph& graph, const StepCounts& counts) const;
   [[nodiscard]] double copy_seconds(std::size_t bytes) const;
+  /// Inside the device's memory.
+  [[nodiscard]] double move_seconds(std::size_t bytes) const;
 
  private:
   const SimulatedDeviceSpec& spec_;

@@ -77,7 +77,7 @@ struct Missing {
   }
 };
 
-/// Everything of a device that its executors share. The queue goes first: it may still work.
+/// Everything of a device that its executors share. The queues go first: they may still work.
 struct Card {
   Card(const SimulatedDeviceSpec& wanted, DeviceId device, std::shared_ptr<SimulatedTime> clock)
       : spec(wanted),
@@ -88,7 +88,8 @@ struct Card {
         pool({.n_threads = 1}),
         memory(spec.name, spec.memory_bytes),
         time(std::move(clock)),
-        queue(spec, memory, time) {}
+        queue(spec, memory, time),
+        copies(spec, memory, time) {}
 
   const SimulatedDeviceSpec spec;
   const DeviceId id;
@@ -99,6 +100,7 @@ struct Card {
   GuardedMemory memory;
   std::shared_ptr<SimulatedTime> time;
   Queue queue;
+  Queue copies;  // of weights that are sent while the device works
 };
 
 /// Decomposes what the device lacks; throws Error(unsupported) for a primitive that it lacks.
@@ -143,7 +145,8 @@ class SimulatedProgram final : public Program {
 
 class SimulatedExecutor final : public Executor {
  public:
-  explicit SimulatedExecutor(Card& card) : card_(card) {}
+  /// `lane`: what the trace calls copies, behind the device's name.
+  SimulatedExecutor(Card& card, Queue& queue, const char* lane) : card_(card), queue_(queue), lane_(lane) {}
 
   [[nodiscard]] bool runs(const Graph& graph, const Node& node) const override {
     return card_.missing.has(graph, node) && cpu::has_implementation(graph, card_.kernels, node);
@@ -170,26 +173,30 @@ class SimulatedExecutor final : public Executor {
     if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
     auto& simulated = static_cast<SimulatedProgram&>(program);
     const double seconds = card_.time == nullptr ? 0.0 : card_.costs.run_seconds(simulated.graph(), counts);
-    card_.queue.push([this, &simulated, counts] { simulated.run(card_.pool, counts); },
-                     {"", simulated.label(), seconds});
+    queue_.push([this, &simulated, counts] { simulated.run(card_.pool, counts); }, {"", simulated.label(), seconds});
   }
-  void synchronise() override { card_.queue.drain(); }
+  void synchronise() override { queue_.drain(); }
 
   std::unique_ptr<Event> make_event() override { return std::make_unique<QueueEvent>(card_.time); }
-  void record(Event& event) override { card_.queue.record(static_cast<QueueEvent&>(event)); }
+  void record(Event& event) override { queue_.record(static_cast<QueueEvent&>(event)); }
   void wait_for(Event& event) override {
     if (auto* queued = dynamic_cast<QueueEvent*>(&event))
-      card_.queue.wait_for(*queued);
+      queue_.wait_for(*queued);
     else
       event.wait();
   }
   void copy(std::byte* dst, const std::byte* src, std::size_t bytes) override {
-    card_.queue.push([dst, src, bytes] { std::memcpy(dst, src, bytes); },
-                     {" link", strf("%zu bytes", bytes), card_.costs.copy_seconds(bytes)});
+    queue_.push([dst, src, bytes] { std::memcpy(dst, src, bytes); },
+                {lane_, strf("%zu bytes", bytes), card_.costs.copy_seconds(bytes)});
+  }
+  void move(std::byte* dst, const std::byte* src, std::size_t bytes) override {
+    queue_.push([dst, src, bytes] { std::memcpy(dst, src, bytes); }, {"", "move", card_.costs.move_seconds(bytes)});
   }
 
  private:
   Card& card_;
+  Queue& queue_;
+  const char* lane_;
 };
 
 class SimulatedDevice final : public Device {
@@ -206,7 +213,13 @@ class SimulatedDevice final : public Device {
     if (kind != BufferKind::device) return std::make_unique<HostBlock>(bytes, kind);
     return card_.memory.allocate(bytes);
   }
-  std::unique_ptr<Executor> make_executor() override { return std::make_unique<SimulatedExecutor>(card_); }
+  std::unique_ptr<Executor> make_executor() override {
+    return std::make_unique<SimulatedExecutor>(card_, card_.queue, " link");
+  }
+  std::unique_ptr<Executor> make_copier() override {
+    return std::make_unique<SimulatedExecutor>(card_, card_.copies, " weights");
+  }
+  [[nodiscard]] bool streams_weights() const noexcept override { return true; }
 
   [[nodiscard]] bool supports(DType type) const noexcept override { return card_.missing.has(type); }
   [[nodiscard]] bool supports(Op op) const noexcept override { return card_.missing.has(op); }

@@ -16,6 +16,19 @@
 
 namespace llama {
 
+/// Prompts with weights in host memory on a device to which these are sent when they are needed (op offload).
+struct OpOffload {
+  ggml::DeviceId device{0};  // an index into the plan's devices; 0: everything is computed where its weights lie
+  // From how many tokens on products with dense weights, and with those of routed experts, go there; 0: never.
+  int dense_from = 0, experts_from = 0;
+  bool by_ubatch = false;                 // tokens are those of a micro-batch; false: of a step
+  std::optional<double> tokens_per_byte;  // set: tokens = bytes per element of each weight x this; experts: x all/used
+  bool only_used_experts = true;          // -ooae; false: all experts of a layer are sent
+  bool ahead = true;                      // a layer's weights are sent while the one before is computed
+  // -op: products by kind. `up_gate` are those that one op computes together with the activation.
+  bool dense = true, dense_up_gate = true, experts = true, experts_up_gate = true;
+};
+
 struct ContextParams {
   int n_ctx = 4096;    // cells in all for all sequences together; 0: the model's training context
   int n_batch = 2048;  // tokens a submit may carry
@@ -51,6 +64,7 @@ struct ContextParams {
   std::optional<Pooling> pooling;  // nullopt: as the model says
   // Of the model's LoRA adapters by number, for sequences that do not say otherwise; empty: all 0.
   std::vector<float> adapter_scales;
+  OpOffload offload;
   ggml::Observer* observer = nullptr;  // imatrix, dumps; all named tensors and projections are seen when set
   bool decompose_all = false;          // run primitives only (tests)
   ggml::Trace* trace = nullptr;        // --trace: takes down what ran when, by the machine's clock; borrowed
@@ -102,6 +116,7 @@ struct ContextStats {
   double weight_bytes = 0;  // bytes of weights and KV that the last step had to read
   double kv_bytes = 0;
   std::uint64_t kv_total_bytes = 0, arena_bytes = 0;
+  std::uint64_t staging_bytes = 0;       // on the device of op offload: for weights on their way, and streams
   std::uint64_t kv_bytes_per_token = 0;  // of layers that keep every token
   // Of the compiled segment whose scratch exceeds its lower bound the most: bytes planned, bytes alive at one time.
   std::uint64_t scratch_bytes = 0, scratch_live_bytes = 0;

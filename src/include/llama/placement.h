@@ -138,15 +138,27 @@ struct ChangeRequest {
 [[nodiscard]] std::string smallest_change(const PlanModel& model, const Plan& plan, const ContextMemory& memory,
                                           const ChangeRequest& request);
 
-/// From which prompt size on it would be faster to send weights in host memory over the link of a device.
+/// What the user said about prompts with weights in host memory.
+struct OffloadRequest {
+  bool enabled = true;                    // --op-offload
+  std::optional<int> min_batch;           // GGML_OP_OFFLOAD_MIN_BATCH: micro-batches of that many tokens, all products
+  std::optional<int> batch_size;          // -cuda offload-batch-size: the same, experts x all/used
+  std::optional<double> tokens_per_byte;  // -cuda offload-batch-size-per-byte: by the bytes of an element
+  OpOffload products;                     // of it: -op and -ooae
+  int n_batch = 0, n_ubatch = 0;
+};
+
+/// From which prompt size on it is faster to send weights in host memory over the link of a device.
 struct PromptOffload {
   ggml::DeviceId device{0};
-  std::uint64_t bytes = 0;  // of those weights
-  int tokens = 0;           // in one micro-batch; 0: never
+  std::uint64_t bytes = 0, expert_bytes = 0;  // of those weights; of routed experts among them
+  int tokens = 0;                             // in a step, or as `offload` says: any of them; 0: never
+  bool has_profile = true;                    // of the device; else 32 tokens, for experts x all/used
+  OpOffload offload;                          // for a context
 };
-/// nullopt: no device may do it (-mg), or all weights are on devices.
+/// nullopt: no device may do it (-mg, --no-op-offload), or all weights are on devices.
 [[nodiscard]] std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& plan,
-                                                          const PlacementRules& rules);
+                                                          const PlacementRules& rules, const OffloadRequest& request);
 
 /// Modelled seconds of a decode step that reads `kv_read_per_layer` bytes of the cache.
 [[nodiscard]] double decode_seconds(const PlanModel& model, const Plan& plan,

@@ -142,6 +142,13 @@ std::string link_metrics(const EngineStatus& status) {
                     direction, static_cast<unsigned long long>(link.*field));
     }
   }
+  if (status.devices.size() < 2) return out;
+  out +=
+      "# HELP llamacpp:link_weight_bytes_total Bytes of weights in host memory sent to a device for prompts.\n"
+      "# TYPE llamacpp:link_weight_bytes_total counter\n";
+  for (std::size_t d = 1; d < status.devices.size() && d < status.scheduler.links.size(); ++d)
+    out += strf("llamacpp:link_weight_bytes_total{device=\"%s\"} %llu\n", status.devices[d].c_str(),
+                static_cast<unsigned long long>(status.scheduler.links[d].weight_bytes));
   return out;
 }
 
