@@ -128,12 +128,14 @@ class Planner {
       // Better prompts as they were than no start.
       const std::uint64_t staging = run_.plan().use[static_cast<std::size_t>(run_.context.offload.device.v)].staging;
       forget(given, n_ctx);
-      staged_ = false;
-      memory_ = memory();
+      leave_staging_out();
       plan_with(given, n_ctx);
       run_.offload_note = strf("there is no room for staging of %s", llama::size_text(staging).c_str());
     }
-    if (!run_.fits) find_change(given, n_ctx);
+    if (run_.fits) return;
+    // A start with the change would do without staging too.
+    if (staged_) leave_staging_out();
+    find_change(given, n_ctx);
   }
 
  private:
@@ -147,6 +149,11 @@ class Planner {
     if (!staged_) return {};
     const std::optional<llama::PromptOffload> found = llama::prompt_offload(run_.model, plan, rules, request_);
     return found ? found->offload : llama::OpOffload{};
+  }
+
+  void leave_staging_out() {
+    staged_ = false;
+    memory_ = memory();
   }
 
   void forget(const llama::PlacementRules& given, int n_ctx) {
