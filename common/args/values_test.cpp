@@ -1,4 +1,4 @@
-// Values of options that are wrong: each is refused with what it should be.
+// Values of options: what they set, and those that are wrong, each refused with what it should be.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,6 +10,7 @@ namespace common {
 namespace {
 
 using testing::error_of;
+using testing::settings_of;
 
 TEST(Values, ASamplingNumberOutsideItsRangeIsRefusedWithNameValueAndRange) {
   const auto message = [](const char* option, const char* value) {
@@ -71,6 +72,38 @@ TEST(Values, AFileThatIsNoTextIsCalledWhatItIs) {
   }
   EXPECT_EQ(message("{{ a }}", "--chat-template-file"), "");
   std::remove(path.c_str());
+}
+
+TEST(Values, NumaTakesItsWordsAndNothingMeansDistribute) {
+  const auto numa = [](const std::string& word) { return settings_of(Tool::server, {"--numa", word}).threads.numa; };
+  EXPECT_EQ(settings_of(Tool::server, {}).threads.numa, Numa::off);
+  EXPECT_EQ(numa("distribute"), Numa::distribute);
+  EXPECT_EQ(numa(""), Numa::distribute);
+  EXPECT_EQ(numa("isolate"), Numa::isolate);
+  EXPECT_EQ(numa("numactl"), Numa::numactl);
+  EXPECT_EQ(error_of(Tool::server, {"--numa", "mirror"}).code(), ggml::ErrorCode::invalid_argument);
+}
+
+TEST(Values, OffloadOfPromptsIsSetPerOperationAndByBatchSize) {
+  const auto offload = [&](const std::vector<std::string>& line) {
+    return settings_of(Tool::server, line).placement.offload;
+  };
+  EXPECT_EQ(offload({}), OffloadSettings{});
+  OffloadSettings expected;
+  expected.mul_mat_id = expected.moe_up_gate = false;
+  EXPECT_EQ(offload({"-op", "28,0,31,0"}), expected);
+  expected.up_gate = false;
+  expected.mul_mat_id = true;
+  EXPECT_EQ(offload({"-op", "MOE_UP_GATE,0"}), expected);
+  expected.up_gate = expected.moe_up_gate = true;
+  expected.mul_mat = false;
+  EXPECT_EQ(offload({"-op", "-1,0,27,0,MUL_MAT_ID,1,30,1,31,1"}), expected);
+  EXPECT_EQ(offload({"-op", "1000,0"}), offload({"-op", "-1,0"}));
+  EXPECT_EQ(error_of(Tool::server, {"-op", "29,0"}).code(), ggml::ErrorCode::invalid_argument);
+  EXPECT_FALSE(offload({"-no-ooae"}).only_active_experts);
+  EXPECT_EQ(offload({"-cuda", "fusion=1,offload-batch-size=64"}).batch_size, 64);
+  EXPECT_EQ(offload({"-cuda", "offload-batch-size-per-byte=100"}).batch_size_per_byte, 100.0);
+  EXPECT_EQ(offload({"-cuda", "offload-batch-size-per-byte=-1"}).batch_size_per_byte, std::nullopt);
 }
 
 }  // namespace

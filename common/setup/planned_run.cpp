@@ -124,17 +124,16 @@ class Planner {
     const llama::PlacementRules given = run_.rules;
     const int n_ctx = run_.context.n_ctx;
     plan_with(given, n_ctx);
-    if (!run_.fits && run_.context.offload.device.v > 0) {
+    if (!run_.fits) {
       // Better prompts as they were than no start.
-      const std::uint64_t staging = run_.plan().use[static_cast<std::size_t>(run_.context.offload.device.v)].staging;
       forget(given, n_ctx);
-      leave_staging_out();
+      staged_ = false;
+      memory_ = memory();
       plan_with(given, n_ctx);
-      run_.offload_note = strf("there is no room for staging of %s", llama::size_text(staging).c_str());
+      run_.offload_note = "there is no room for its staging";
     }
     if (run_.fits) return;
     // A start with the change would do without staging too.
-    if (staged_) leave_staging_out();
     find_change(given, n_ctx);
   }
 
@@ -149,11 +148,6 @@ class Planner {
     if (!staged_) return {};
     const std::optional<llama::PromptOffload> found = llama::prompt_offload(run_.model, plan, rules, request_);
     return found ? found->offload : llama::OpOffload{};
-  }
-
-  void leave_staging_out() {
-    staged_ = false;
-    memory_ = memory();
   }
 
   void forget(const llama::PlacementRules& given, int n_ctx) {

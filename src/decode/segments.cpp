@@ -228,27 +228,26 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
   const int t = key.token_bucket;
   GraphBuilder b(t, std::max(key.output_bucket, 1));
   const int border = key.segment - 1;
-  const auto stream = [&](int at) { return key.by_layer ? port::layer_stream(at) : port::stream(at); };
+  const auto stream = key.by_layer ? port::layer_stream : port::stream;
   const TensorId x = b.port(stream(border), "stream", DType::f32, Shape(hparams.n_embd, t), Rows::tokens);
   const TensorId positions = b.port(port::kPositions, "positions", DType::i32, Shape(t), Rows::tokens);
   const TensorId output_rows = key.output_bucket > 0 ? b.port(port::kOutputRows, "output_rows", DType::i32,
                                                               Shape(key.output_bucket), Rows::outputs)
                                                      : TensorId{};
+  const Shape of_spans(words(sizeof(ggml::AttnSpan)), params_.n_seq_max);
   std::vector<GraphBuilder::AttentionInputs> groups(static_cast<std::size_t>(cache_.n_groups()));
   for (int g = 0; g < cache_.n_groups(); ++g) {
     const std::string suffix = "." + std::to_string(g);
     GraphBuilder::AttentionInputs& in = groups[static_cast<std::size_t>(g)];
-    in.spans = b.port(port::spans(GroupId(g)), "spans" + suffix, DType::i32,
-                      Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
+    in.spans = b.port(port::spans(GroupId(g)), "spans" + suffix, DType::i32, of_spans, Rows::fixed);
     in.block_table = b.port(port::block_table(GroupId(g)), "block_table" + suffix, DType::i32,
                             Shape(ports_.sizes().table_entries), Rows::fixed);
   }
-  const TensorId state_spans = cache_.states() == nullptr
-                                   ? TensorId{}
-                                   : b.port(port::spans(GroupId(cache_.n_groups())), "spans.state", DType::i32,
-                                            Shape(words(sizeof(ggml::AttnSpan)), params_.n_seq_max), Rows::fixed);
+  const TensorId state_spans = cache_.states() == nullptr ? TensorId{}
+                                                          : b.port(port::spans(GroupId(cache_.n_groups())),
+                                                                   "spans.state", DType::i32, of_spans, Rows::fixed);
   const int begin = key.by_layer ? border : first_layer(border);
-  const int end = key.by_layer ? border + 1 : std::min(begin + kLayersPerRun, hparams.n_layer);
+  const int end = std::min(begin + (key.by_layer ? 1 : kLayersPerRun), hparams.n_layer);
   AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, t), Rows::tokens});
   std::vector<LayerBuilder::Renamed> renamed;
   std::vector<LayerBuilder> layers;

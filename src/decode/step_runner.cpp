@@ -306,7 +306,8 @@ void StepRunner::fill_tokens(const StepSequence& sequence, const Part& part) {
   std::int32_t* tokens = ports().tokens() + part.first_row;
   std::int32_t* positions = ports().positions() + part.first_row;
   for (int i = 0; i < part.n_rows; ++i) {
-    tokens[i] = sequence.tokens[static_cast<std::size_t>(offset + i)];
+    const int at = offset + i;
+    tokens[i] = sequence.tokens[static_cast<std::size_t>(at)];
     positions[i] = part.first_cell + i;
   }
   const std::span<const float> scales = scales_of(sequence);
