@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -92,8 +93,8 @@ struct Shared {
     return v;
   }
   static std::vector<int> numbers(int n) {
-    std::vector<int> v;
-    for (int i = 0; i < n; ++i) v.push_back(i);
+    std::vector<int> v(static_cast<std::size_t>(n));
+    std::iota(v.begin(), v.end(), 0);
     return v;
   }
   explicit Shared(int depth)
@@ -238,10 +239,12 @@ double time_of(const std::vector<std::vector<Launch>>& layers, const std::functi
 
 void run() {
   std::vector<std::unique_ptr<Layer>> weights;
+  weights.reserve(kLayers);
   for (int i = 0; i < kLayers; ++i) weights.push_back(std::make_unique<Layer>(i % 2 == 0 ? DType::q4_k : DType::q6_k));
   for (const int depth : {20, 500, 4000}) {
     const Shared shared(depth);
     std::vector<std::vector<Launch>> layers;
+    layers.reserve(kLayers);
     for (int i = 0; i < kLayers; ++i) layers.push_back(launches_of(*weights[static_cast<std::size_t>(i)], shared, i));
     std::vector<double> alone;
     for (std::size_t i = 0; i < layers[0].size(); ++i) {
