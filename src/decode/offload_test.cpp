@@ -19,7 +19,7 @@ using Machine = SimulatedMachine;
 std::string deepened(const std::string& path, int times, const std::filesystem::path& folder) {
   const ggml::gguf::File file = ggml::gguf::File::open(path);
   const ggml::gguf::Reader reader(path, ggml::gguf::ReadMode::buffered);
-  const std::string to = (folder / "deep.gguf").string();
+  std::string to = (folder / "deep.gguf").string();
   ggml::gguf::Writer writer(to);
   int n_layer = 0;
   for (const auto& [key, value] : file.metadata().entries()) {
