@@ -14,20 +14,36 @@ while [ $# -gt 0 ]; do
   esac
 done
 
+# Before the build, and again before the start: another server would answer in the place of ours.
+refuse_taken_port() {
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    echo "quickstart.sh: something listens on port $port already: give another with --port N, or end it" >&2
+    exit 1
+  fi
+}
+
+refuse_taken_port
 scripts/install-deps.sh --no-lint --no-test
 cmake --preset release -DTANDEM_TESTS=OFF -DTANDEM_BENCH=OFF >/dev/null
 cmake --build --preset release --target llama-server llama-cli
 model=$(scripts/get-model.sh smollm2)
 
+refuse_taken_port
 build/bin/llama-server -m "$model" --host 127.0.0.1 --port "$port" "$@" &
 server=$!
 trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null' EXIT
 trap 'exit 0' INT TERM
+ready=
 for _ in $(seq 600); do
-  curl -sf "http://127.0.0.1:$port/health" >/dev/null && break
-  kill -0 "$server" 2>/dev/null || { echo "quickstart.sh: llama-server ended; its last lines above say why" >&2; exit 1; }
+  curl -sf "http://127.0.0.1:$port/health" >/dev/null && ready=1
+  kill -0 "$server" 2>/dev/null || {
+    echo "quickstart.sh: llama-server ended; its last lines above say why (--port N chooses another port)" >&2
+    exit 1
+  }
+  [ -z "$ready" ] || break
   sleep 0.1
 done
+[ -n "$ready" ] || { echo "quickstart.sh: llama-server does not answer on port $port after a minute" >&2; exit 1; }
 cat <<TXT
 
 The server answers on http://127.0.0.1:$port (Ctrl-C ends it). Try, in another terminal:

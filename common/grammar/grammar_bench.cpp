@@ -1,7 +1,7 @@
 // Cost of a grammar per token: filling the mask and accepting the token, in microseconds of processor time, over random
 // answers.
 //
-//   grammar_bench VOCAB.gguf
+//   grammar_bench MODEL.gguf
 //
 // Each schema is compiled and warmed up once; then answers are drawn at random under the mask, and every token is
 // timed. The answers are others than any that the warm-up has seen.
@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -151,7 +152,7 @@ void measure(const char* name, const Json& schema, const std::shared_ptr<const c
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: grammar_bench VOCAB.gguf\n");
+    std::fprintf(stderr, "usage: grammar_bench MODEL.gguf\n");
     return 2;
   }
   try {
@@ -166,8 +167,8 @@ int main(int argc, char** argv) {
     measure("array of anyOf", any_of_schema(), shared);
     measure("pattern + date-time", pattern_schema(), shared);
     measure("recursive tree", tree_schema(), shared);
-  } catch (const ggml::Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }
   return 0;

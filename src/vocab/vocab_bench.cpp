@@ -1,16 +1,17 @@
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include <cstdio>
+#include <exception>
+#include <optional>
 #include <string>
 
 #include "ggml/gguf.h"
 #include "llama/vocab.h"
 #include "test_vocab.h"
 
-// Throughput of text to tokens in MB/s. With a file as first argument its vocabulary is measured, else a small made-up
-// one:
-//   vocab_bench llama3.gguf --benchmark_filter=...
+// Throughput of text to tokens in MB/s. With a GGUF file as first argument its vocabulary is measured, else a small
+// made-up one:
+//   vocab_bench MODEL.gguf --benchmark_filter=...
 
 namespace {
 
@@ -46,10 +47,16 @@ void tokenize(benchmark::State& state, const llama::Vocab& vocab, const std::str
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  const llama::Vocab vocab =
-      argc > 1
-          ? llama::Vocab::load(ggml::gguf::File::open(argv[1]).metadata(), argv[1])
-          : llama::Vocab::load(llama::testing::bpe_metadata(llama::testing::some_merges(), "llama-bpe"), "built-in");
+  std::optional<llama::Vocab> loaded;
+  try {
+    loaded = argc > 1 ? llama::Vocab::load(ggml::gguf::File::open(argv[1]).metadata(), argv[1])
+                      : llama::Vocab::load(llama::testing::bpe_metadata(llama::testing::some_merges(), "llama-bpe"),
+                                           "built-in");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+  const llama::Vocab& vocab = *loaded;
   const std::string text = sample(1 << 20);
   const std::string word(1 << 20, 'a');
   const std::string spaces(1 << 20, ' ');

@@ -125,6 +125,8 @@ class Synth(unittest.TestCase):
         for args, words in cases:
             with self.subTest(args=args):
                 self.assertIn(words, run("synth", *args, "-o", self.path(), expect=1).stderr)
+        for args in (["--preset", "foo"], ["--preset", "qwen3-8b", "--mix", "nonsense"]):
+            self.assertNotIn("did you mean", run("synth", *args, "-o", self.path(), expect=1).stderr)
         self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_a_full_disk_is_one_error_and_leaves_no_file(self):

@@ -38,4 +38,12 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return best;
 }
 
+std::string suggestion(std::string_view word, std::span<const std::string> candidates) {
+  const std::string best = nearest(word, candidates);
+  const bool begins = !word.empty() && best.starts_with(word);
+  const std::size_t allowed = std::max<std::size_t>(1, word.size() / 3);
+  if (best.empty() || (!begins && edit_distance(word, best) > allowed)) return {};
+  return "; did you mean \"" + best + "\"?";
+}
+
 }  // namespace gguf_tool

@@ -10,4 +10,7 @@ namespace gguf_tool {
 /// empty without candidates.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
+/// `; did you mean "x"?`; empty when no candidate is near enough to be what was meant.
+[[nodiscard]] std::string suggestion(std::string_view word, std::span<const std::string> candidates);
+
 }  // namespace gguf_tool

@@ -64,7 +64,7 @@ const Mix& find_mix(std::string_view name) {
   std::vector<std::string> names;
   for (const Mix& mix : kMixes) names.emplace_back(mix.name);
   throw ggml::Error(ggml::ErrorCode::invalid_argument,
-                    fmt::format("there is no mix \"{}\"; did you mean \"{}\"?", name, nearest(name, names)),
+                    fmt::format("there is no mix \"{}\"{}", name, suggestion(name, names)),
                     fmt::format("mixes: {}", fmt::join(names, " ")));
 }
 

@@ -66,7 +66,7 @@ Preset find_preset(std::string_view name, const Resize& resize) {
   if (found == std::end(kPresets)) {
     std::vector<std::string> names;
     for (const Preset& preset : kPresets) names.emplace_back(preset.name);
-    refuse(fmt::format("there is no preset \"{}\"; did you mean \"{}\"?", name, nearest(name, names)),
+    refuse(fmt::format("there is no preset \"{}\"{}", name, suggestion(name, names)),
            "`llama-gguf synth --list` shows all presets");
   }
   Preset preset = *found;
