@@ -66,10 +66,6 @@ const std::vector<Line> kLines = {
      Tool::server,
      {"-m", "M.gguf", "--numa", "numactl", "--mlock", "-t", "32", "-tb", "64", "--cpu-moe", "--cache-ram", "16384",
       "--ctx-checkpoints", "8", "--swa-full"},
-     "--cache-ram 16384: needs the host prompt cache"},
-    {"N9WithoutCaches",
-     Tool::server,
-     {"-m", "M.gguf", "--numa", "numactl", "--mlock", "-t", "32", "-tb", "64", "--cpu-moe"},
      ""},
     {"N11", Tool::server, {"--no-such-flag"}, "error: invalid argument: --no-such-flag"},
     {"N13",
@@ -142,6 +138,28 @@ TEST(AcceptanceNotes, ServerLineRunsInTheSweepBenchWithServerFlagsListedOnce) {
   const std::string notes = notes_of(parsed);
   EXPECT_NE(notes.find("info: not used by llama-sweep-bench: --jinja, --port, --cache-ram\n"), std::string::npos)
       << notes;
+}
+
+TEST(AcceptanceNotes, AServerLineWithFlagsThatOnlyConcernSpeedRunsEverywhere) {
+  const std::vector<std::string> line{
+      "-m",   "M",          "-c",        "32768",     "-ngl",     "99",   "-fit",
+      "on",   "-fitt",      "1024,2048", "-ncmoe",    "20",       "-fa",  "on",
+      "-b",   "4096",       "-ub",       "1024",      "-t",       "16",   "-tb",
+      "32",   "--port",     "8080",      "--jinja",   "-cram",    "8192", "--cache-reuse",
+      "256",  "--swa-full", "-thp",      "-mla",      "3",        "-amb", "512",
+      "-ser", "6,1",        "-fmoe",     "--no-mmap", "--metrics"};
+  fake_environment() = {{"LLAMA_ARG_CACHE_RAM", "4096"}, {"LLAMA_ARG_SWA_FULL", "1"}, {"LLAMA_ARG_CACHE_REUSE", "64"}};
+  for (const Tool tool : {Tool::server, Tool::cli, Tool::sweep_bench, Tool::bench})
+    EXPECT_EQ(error_of(tool, line, true).message(), "") << tool_name(tool);
+  const std::string server = notes_of(parse_line(Tool::server, line));
+  for (const char* flag : {"-cram", "--cache-reuse", "--swa-full", "-thp"})
+    EXPECT_NE(server.find(std::string("info: ") + flag + " has no effect here: "), std::string::npos) << server;
+  EXPECT_NE(notes_of(parse_line(Tool::bench, line))
+                .find("info: not used by llama-bench: -c, -tb, --port, --jinja, -cram, --cache-reuse, --swa-full, "
+                      "--metrics\n"),
+            std::string::npos)
+      << notes_of(parse_line(Tool::bench, line));
+  fake_environment().clear();
 }
 
 TEST(AcceptanceNotes, VariablesGiveWayToFlagsWithAWarning) {

@@ -68,7 +68,8 @@ std::string meaning(const Option& row) {
   if (!row.refused_feature.empty()) {
     out +=
         " **Refused**: needs " + cell(row.refused_feature) + ", not in this version; " + cell(row.refused_advice) + ".";
-    for (const std::string_view value : row.values_asking_nothing) out += " `" + std::string(value) + "` is accepted.";
+    for (const auto* list : {&row.negatives, &row.values_asking_nothing})
+      for (const std::string_view value : *list) out += " `" + std::string(value) + "` is accepted.";
   }
   if (!row.no_effect_reason.empty()) out += " *No effect here*: " + cell(row.no_effect_reason) + ".";
   if (row.satisfied_on_cpu) out += " *Without a GPU*: checked, and nothing else to do.";

@@ -22,7 +22,11 @@ struct Grid {
   std::vector<std::pair<int, int>> prompt_gen;     // -pg
   std::vector<std::pair<int, int>> gen_at_prompt;  // -gp
   std::vector<int> n_batch, n_ubatch, n_threads, n_gpu_layers, n_cpu_moe, poll;
-  std::vector<std::vector<int>> cpus;  // -C: the CPUs of each mask
+  std::vector<std::pair<int, int>> threads_gen_batch;   // -tgb: of generation, of prompts; more teams beside n_threads
+  std::vector<int> mla;                                 // -1: by modelled cost
+  std::vector<int> attention_max_batch_mib;             // -amb
+  std::vector<std::pair<int, float>> expert_reduction;  // -ser: KMIN, T; -1: off
+  std::vector<std::vector<int>> cpus;                   // -C: the CPUs of each mask
   std::vector<int> cpu_strict;
   std::vector<ggml::DType> type_k, type_v;
   std::vector<FlashAttention> flash_attention;

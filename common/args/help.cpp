@@ -51,6 +51,16 @@ bool acts(const Option& row) {
   return row.refused_feature.empty() && row.no_effect_reason.empty();
 }
 
+/// What of a row that is refused is accepted: " (accepted: --no-a, -a 0)"; empty: nothing is.
+std::string accepted_text(const Option& row) {
+  if (row.refused_feature.empty()) return {};
+  std::string names;
+  for (const std::string_view name : row.negatives) names += (names.empty() ? "" : ", ") + std::string(name);
+  for (const std::string_view value : row.values_asking_nothing)
+    names += (names.empty() ? "" : ", ") + std::string(row.long_name()) + " " + std::string(value);
+  return names.empty() ? names : " (accepted: " + names + ")";
+}
+
 /// "Refused in this version: -a, -b, ..." for the rows that `wanted` picks.
 template <class Wanted>
 void append_list(std::string& out, Tool tool, std::string_view title, int width, Wanted wanted) {
@@ -58,6 +68,7 @@ void append_list(std::string& out, Tool tool, std::string_view title, int width,
   for (const Option& row : all_options()) {
     if ((row.tools & tool_bit(tool)) == 0 || !wanted(row)) continue;
     for (const std::string_view name : row.spellings) names += (names.empty() ? "" : ", ") + std::string(name);
+    names += accepted_text(row);
   }
   if (names.empty()) return;
   out += "\n" + std::string(title) + "\n  ";
@@ -67,6 +78,10 @@ void append_list(std::string& out, Tool tool, std::string_view title, int width,
 /// What the program does, for those that take no model to run.
 std::string_view introduction(Tool tool) {
   switch (tool) {
+    case Tool::sweep_bench:
+      return "Measures the speed of prompts and of generation at growing depth. The table, or the JSONL, goes to "
+             "standard error together with the log, as users of ik_llama.cpp expect: --output-file FNAME writes it "
+             "alone, 2> FNAME both.";
     case Tool::bench:
       return "Measures every combination of the values given. Values are lists, separated by commas or from repeated "
              "options; integers may be ranges: 1-4, 16-64+16, 1-64*2.";

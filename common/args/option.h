@@ -81,7 +81,7 @@ struct Option {
   // What becomes of the option in this version. At most one of the three is set.
   std::string_view refused_feature;                     // "needs <feature>, not in this version"
   std::string_view refused_advice;                      // "; <what to do>"
-  std::vector<std::string_view> values_asking_nothing;  // accepted although the row is refused: "0", "none"
+  std::vector<std::string_view> values_asking_nothing;  // "0", "none": accepted without a word, whatever the row is
   std::string_view no_effect_reason;
   bool no_effect_changes_answers = false;  // then it is a warning
   bool satisfied_on_cpu = false;           // its meaning holds by itself where there is no GPU

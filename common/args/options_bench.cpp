@@ -32,7 +32,7 @@ const std::vector<Option> kSweepRows = {
     option({"--roofline"}, "", "Add columns with the share of the machine's limit that was reached.",
            toggle([](Settings& s) -> auto& { return s.bench.roofline; }))
         .initially("off"),
-    option({"--output-format"}, "FORMAT", "md (a table) or jsonl.",
+    option({"--output-format"}, "FORMAT", "md (a table) or jsonl, on standard error.",
            word(
                [](Settings& s) -> auto& { return s.bench.format; },
                Words<SweepFormat>{{"md", SweepFormat::markdown}, {"jsonl", SweepFormat::jsonl}}))
@@ -53,7 +53,7 @@ const std::vector<Option> kSweepRows = {
         })
         .takes(2)
         .list(),
-    option({"--output-file"}, "FNAME", "Write a clean copy of the output there.",
+    option({"--output-file"}, "FNAME", "Write a copy of the output there that has nothing else in it.",
            text([](Settings& s) -> auto& { return s.bench.output_file; })),
 };
 

@@ -59,13 +59,8 @@ void apply_numa(Target& target, const Argument& argument) {
   target.settings.threads.numa = to_word(argument, words);
 }
 
-void apply_self_extend(Target& target, const Argument& argument) {
-  if (to_integer(argument, argument.value(), 1, kMaxInt) != 1) {
-    target.note(ggml::LogLevel::warn,
-                argument.name +
-                    " has no effect here: self-extend is not available; YaRN (--rope-scaling yarn) "
-                    "stretches the context instead");
-  }
+void check_group_factor(Target&, const Argument& argument) {
+  (void)to_integer(argument, argument.value(), 1, kMaxInt);
 }
 
 void apply_rope_scale(Target& target, const Argument& argument) {
@@ -83,7 +78,9 @@ void apply_smart_reduction(Target& target, const Argument& argument) {
 }
 
 const std::vector<Option> kContextRows = {
-    option({"-c", "--ctx-size"}, "N", "Size of the context in tokens, over all slots. Rounded up to a multiple of 256.",
+    option({"-c", "--ctx-size"}, "N",
+           "Size of the context in tokens, over all slots; rounded up to a multiple of 64 (for each slot that has its "
+           "own).",
            whole(
                [](Settings& s) -> auto& { return s.context.n_ctx; }, 0))
         .variable("LLAMA_ARG_CTX_SIZE")
@@ -125,7 +122,8 @@ const std::vector<Option> kContextRows = {
         .initially("off"),
     option({"--swa-full"}, "", "Give sliding-window layers a cache of the full context.")
         .variable("LLAMA_ARG_SWA_FULL")
-        .refused("full-size caches of sliding-window layers", "leave it out (windows free their blocks)"),
+        .no_effect(
+            "sliding-window layers keep their window only, so a prompt that goes back behind it is computed anew"),
     option({"--swa-compress"}, "", "Give sliding-window layers a cache of the window only.")
         .no_effect("that is always so"),
     option({"-dt", "--defrag-thold"}, "N", "Defragmentation threshold of the KV cache.")
@@ -134,9 +132,11 @@ const std::vector<Option> kContextRows = {
     option({"-dkvc", "--dump-kv-cache"}, "", "Debugging print of the KV cache.")
         .no_effect("/slots and -v show the cache"),
     option({"-ns", "--sequences"}, "N", "Sequences of the example programs.").used_by(0),
-    option({"-gan", "--grp-attn-n"}, "N", "Self-extend: group factor.", apply_self_extend)
+    option({"-gan", "--grp-attn-n"}, "N", "Self-extend: group factor.", check_group_factor)
         .variable("LLAMA_ARG_GRP_ATTN_N")
         .used_by(kGenerators)
+        .no_effect_warning("self-extend is not available; YaRN (--rope-scaling yarn) stretches the context instead")
+        .unless({"1"})
         .initially("1"),
     option({"-gaw", "--grp-attn-w"}, "N", "Self-extend: group width.")
         .variable("LLAMA_ARG_GRP_ATTN_W")

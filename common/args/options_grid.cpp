@@ -46,6 +46,44 @@ Apply pair(std::vector<std::pair<int, int>> Grid::*list) {
   };
 }
 
+void apply_gpu_layers(Target& target, const Argument& argument) {
+  constexpr int kAll = 999;  // more layers than a model has
+  for (const std::string& item : split_list(argument.value())) {
+    const std::string word = lower_case(item);
+    std::vector<int>& list = target.settings.grid.n_gpu_layers;
+    if (word == "auto" || word == "all")
+      list.push_back(word == "all" ? kAll : -1);
+    else
+      for (const int n : to_ints(argument, item, -1)) list.push_back(n);
+  }
+}
+
+void apply_thread_pairs(Target& target, const Argument& argument) {
+  const std::vector<int> counts = to_ints(argument, argument.value(), 1);
+  if (counts.size() % 2 != 0) bad_value(argument, "pairs GENERATION,PROMPTS of numbers of threads");
+  for (std::size_t i = 0; i < counts.size(); i += 2)
+    target.settings.grid.threads_gen_batch.emplace_back(counts[i], counts[i + 1]);
+}
+
+void apply_mla(Target& target, const Argument& argument) {
+  constexpr int kMost = 3;
+  for (const int form : to_ints(argument, argument.value(), 0)) {
+    if (form > kMost) bad_value(argument, "numbers from 0 to 3");
+    target.settings.grid.mla.push_back(form);
+  }
+}
+
+/// Pairs KMIN,T; one more than the other programs take, since each pair is a value of the axis.
+void apply_reductions(Target& target, const Argument& argument) {
+  const std::vector<std::string> parts = split_list(argument.value());
+  if (parts.size() % 2 != 0) bad_value(argument, "pairs KMIN,T such as 6,1");
+  for (std::size_t i = 0; i < parts.size(); i += 2) {
+    const auto least = static_cast<int>(to_integer(argument, parts[i], -1, kMaxInt));
+    const auto threshold = static_cast<float>(to_real(argument, parts[i + 1], -1e9, 1e9));
+    target.settings.grid.expert_reduction.emplace_back(least, least >= 0 ? threshold : 0.0F);
+  }
+}
+
 /// `convert` turns one item of the comma list into a value of the axis.
 template <class T, class Convert>
 Apply each(std::vector<T> Grid::*list, Convert convert) {
@@ -189,7 +227,19 @@ const std::vector<Option> kAxes = {
            load_switch(grid::LoadMode::direct_io, grid::LoadMode::mmap))
         .negative({"-ndio", "--no-direct-io"})
         .words({"0", "1", "0,1", "1,0"}),
-    option({"-ngl", "--n-gpu-layers"}, "N", "Layers on the GPU.", ints(&Grid::n_gpu_layers, -1)).initially("-1"),
+    option({"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N", "Layers on the GPU; -1 or auto: as many as fit, or all.",
+           apply_gpu_layers)
+        .initially("-1"),
+    option({"-tgb", "--threads-gen-batch"}, "G,B", "Threads of generation and of prompts, in the place of -t.",
+           apply_thread_pairs),
+    option({"-mla", "--mla-use"}, "N", "How latent attention is computed: 0 to 3, as in the other programs.", apply_mla)
+        .initially("by modelled cost"),
+    option({"-amb", "--attention-max-batch"}, "MIB", "Bound of what latent attention holds at a time; 0: none.",
+           ints(&Grid::attention_max_batch_mib, 0))
+        .initially("256"),
+    option({"-ser", "--smart-expert-reduction"}, "KMIN,T",
+           "Skip experts beyond rank KMIN whose score is below T times the best one; -1,0 is off.", apply_reductions)
+        .initially("-1,0"),
     option({"-ncmoe", "--n-cpu-moe"}, "N", "Blocks whose experts are on the CPU.", ints(&Grid::n_cpu_moe, 0))
         .initially("0"),
     option({"-ot", "--override-tensor"}, "PATTERN=BUFFER;...",
@@ -240,16 +290,19 @@ const std::vector<Option> kRun = {
            })
         .words({"0", "1"})
         .initially("0"),
-    option({"--fit"}, kSwitch, "Choose the placement by itself.",
+    option({"-fit", "--fit"}, kSwitch, "Choose the placement by itself.",
            [](Target& target, const Argument& argument) {
-             target.settings.placement.fit = argument.bare() || argument.value() == "1" ? Fit::on : Fit::off;
+             const bool on = argument.bare() || to_tristate(argument, argument.value(), false) == Tristate::on;
+             target.settings.placement.fit = on ? Fit::on : Fit::off;
            })
-        .words({"0", "1"})
+        .words({"0", "1", "on", "off", "true", "false"})
         .initially("0"),
-    option({"-fitt", "--fit-target", "--fit-margin"}, "MIB", "Memory that --fit leaves free.",
+    option({"-fitt", "--fit-target", "--fit-margin"}, "MIB,...", "Memory that --fit leaves free per GPU.",
            [](Target& target, const Argument& argument) {
-             target.settings.placement.fit_margins_mib = {
-                 static_cast<int>(to_integer(argument, argument.value(), 0, kMaxInt))};
+             std::vector<int>& margins = target.settings.placement.fit_margins_mib;
+             margins.clear();
+             for (const std::string& item : split_list(argument.value()))
+               margins.push_back(static_cast<int>(to_integer(argument, item, 0, kMaxInt)));
            })
         .initially("1024"),
     option({"-fitc", "--fit-ctx"}, "N", "Smallest context that --fit may choose; here each test says its own.",
@@ -270,12 +323,6 @@ const std::vector<Option> kRun = {
              apply_device(target, {argument.name, argument.negative, argument.from_environment, {std::move(names)}});
            })
         .initially("auto"),
-    option({"-tgb", "--threads-gen-batch"}, "G,B", "Threads of generation and of prompts.")
-        .refused("thread counts by kind of step", "use -t"),
-    option({"-mla", "--mla-use"}, "N", "How latent attention is computed.")
-        .no_effect("no model family of this version has latent attention"),
-    option({"-amb", "--attention-max-batch"}, "MIB", "Bound of the K*Q intermediate.")
-        .no_effect("flash attention keeps no such intermediate"),
     zero_or_one(
         {"-fmoe", "--fused-moe"}, "Compute the expert layer as one operation.",
         [](Settings& s) -> auto& { return s.context.fused_experts; })
@@ -296,18 +343,19 @@ const std::vector<Option> kRun = {
         .initially("0"),
     option({"-ger", "--grouped-expert-routing"}, kSwitch, "Group-limited choice of experts.")
         .words({"0", "1"})
-        .no_effect("no model family of this version has expert groups"),
+        .no_effect("groups are used whenever the model defines them")
+        .unless({"0"}),
     option({"-rcache", "--rope-cache"}, kSwitch, "Removed by its project.")
         .words({"0", "1"})
         .no_effect("it was removed where it came from"),
     option({"--print-overrides"}, kSwitch, "A column with the rules of -ot.")
         .words({"0", "1"})
         .no_effect("the column is there whenever -ot is given"),
-    option({"-ser", "--smart-expert-reduction"}, "KMIN,T", "Skip experts of low score.")
-        .refused("smart expert reduction", kLeaveOut)
-        .unless({"-1,0"}),
     absent({"-rtr", "--run-time-repack"}, "Repack weights while loading.", "run-time repacking"),
-    absent({"-thp", "--transparent-huge-pages"}, "Huge pages for mapped weights.", "huge pages for mapped weights"),
+    option({"-thp", "--transparent-huge-pages"}, kSwitch, "Huge pages for mapped weights.")
+        .words({"0", "1"})
+        .no_effect("mapped files keep the pages that the kernel gives them")
+        .unless({"0"}),
     absent({"-sas", "--scheduler-async"}, "Threads of split mode graph.", "split mode graph"),
     absent({"-embd", "--embeddings"}, "Measure embeddings.", "embeddings"),
     option({"--max-gpu"}, "N", "GPUs per layer.").refused("split mode graph", kLeaveOut).unless({"0"}),

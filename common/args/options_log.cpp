@@ -13,8 +13,7 @@ const std::vector<Option> kGeneralRows = {
     option({"-h", "--usage", "--help"}, "", "Print this help and end."),
     option({"--version"}, "", "Print the version and how it was built, and end."),
     option({"--completion-bash"}, "",
-           "Print a completion script for bash, and end: source <(llama-server "
-           "--completion-bash)."),
+           "Print a completion script for bash, and end: source <(PROGRAM --completion-bash)."),
 };
 
 const std::vector<Option> kLogRows = {
@@ -23,7 +22,8 @@ const std::vector<Option> kLogRows = {
            [](Target& target, const Argument&) { target.settings.log.disabled = false; }),
     option({"--log-file"}, "FNAME", "Write the log to a file too.",
            text([](Settings& s) -> auto& { return s.log.file; }))
-        .variable("LLAMA_ARG_LOG_FILE"),
+        .variable("LLAMA_ARG_LOG_FILE")
+        .variable("LLAMA_LOG_FILE"),
     option({"--log-colors"}, "on|off|auto", "Colours in the log; bare: on.",
            [](Target& target, const Argument& argument) {
              target.settings.log.colors =
@@ -31,6 +31,7 @@ const std::vector<Option> kLogRows = {
            })
         .words({"on", "off", "auto", "enabled", "disabled", "true", "false", "0", "1", "-1"})
         .variable("LLAMA_ARG_LOG_COLORS")
+        .variable("LLAMA_LOG_COLORS")
         .initially("auto: on a terminal, unless NO_COLOR is set"),
     option({"-v", "--verbose", "--log-verbose"}, "", "Log everything.",
            [](Target& target, const Argument&) { target.settings.log.verbosity = kEverything; }),
@@ -39,16 +40,19 @@ const std::vector<Option> kLogRows = {
            whole(
                [](Settings& s) -> auto& { return s.log.verbosity; }, 0))
         .variable("LLAMA_ARG_LOG_VERBOSITY")
+        .variable("LLAMA_LOG_VERBOSITY")
         .initially("3"),
     option({"--log-prefix"}, "", "Level in front of each line.",
            toggle([](Settings& s) -> auto& { return s.log.prefix; }))
         .negative({"--no-log-prefix"})
         .variable("LLAMA_ARG_LOG_PREFIX")
+        .variable("LLAMA_LOG_PREFIX")
         .initially("off"),
     option({"--log-timestamps"}, "", "Time in front of each line.",
            toggle([](Settings& s) -> auto& { return s.log.timestamps; }))
         .negative({"--no-log-timestamps"})
         .variable("LLAMA_ARG_LOG_TIMESTAMPS")
+        .variable("LLAMA_LOG_TIMESTAMPS")
         .initially("off"),
     option({"--log-format"}, "text|json", "Form of the log's lines.",
            [](Target& target, const Argument& argument) {

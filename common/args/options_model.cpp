@@ -192,24 +192,22 @@ const std::vector<Option> kModelRows = {
            apply_overrides)
         .used_by(kModelLoaders | kQuantize)
         .list(),
-    option({"-rtr", "--run-time-repack", "--repack"}, "", "Repack weights into interleaved layouts while loading.",
-           [](Target&, const Argument& argument) {
-             if (!argument.negative)
-               refuse(argument, "run-time repacking", "leave it out (weights are used as they are in the file)");
-           })
+    option({"-rtr", "--run-time-repack", "--repack"}, "", "Repack weights into interleaved layouts while loading.")
         .negative({"-nr", "--no-repack"})
         .variable("LLAMA_ARG_REPACK")
+        .refused("run-time repacking", "leave it out (weights are used as they are in the file)")
         .initially("off"),
     option({"-thp", "--transparent-huge-pages"}, "", "Huge pages for mapped weights.")
-        .refused("huge pages for mapped weights", kLeaveOut),
+        .no_effect("mapped files keep the pages that the kernel gives them"),
     option({"--defer-experts"}, "", "Do not touch mapped expert weights at load; implies --no-warmup.",
            apply_defer_experts)
         .initially("off"),
     option({"--prefetch-experts"}, "", "Read mapped expert weights ahead in the background.")
-        .refused("expert prefetch", kLeaveOut),
-    option({"--prefetch-experts-threads"}, "N", "Threads of --prefetch-experts.").refused("expert prefetch", kLeaveOut),
+        .no_effect("the kernel reads ahead; --no-mmap reads all weights at the start"),
+    option({"--prefetch-experts-threads"}, "N", "Threads of --prefetch-experts.")
+        .no_effect("the kernel reads ahead; --no-mmap reads all weights at the start"),
     option({"-mea", "--max-extra-alloc"}, "N", "MiB of extra memory for tensors derived at load.")
-        .no_effect("no tensors are derived at load"),
+        .no_effect("what is derived at load (merged tensors) has no bound of its own; the plan counts it"),
 };
 
 const std::vector<Option> kAdapterRows = {

@@ -255,11 +255,10 @@ const std::vector<Option> kRows = {
     option({"--list-architectures"}, "", "List the model architectures that load and end.",
            toggle([](Settings& s) -> auto& { return s.model.list_architectures; }))
         .used_by(kCli),
-    option(
-        {"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
-        "A simulated device of that capacity, which computes on the CPU; repeatable. CPU:SIZE with --dry-run plans for "
-        "that much host memory.",
-        apply_simulated)
+    option({"--sim-device"}, "NAME:SIZE[,bw=GBPS][,link=GBPS][,caps=A/B]",
+           "A simulated device of that capacity, which computes on the CPU; repeatable. CPU:SIZE, with --dry-run "
+           "and in llama-fit-params, plans for that much host memory.",
+           apply_simulated)
         .list()
         .used_by(kModelRunners | kBench),
     option({"-dr", "--dry-run"}, "[json]",

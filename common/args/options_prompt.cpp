@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kPrompt = "Prompt and conversation";
 constexpr std::string_view kTokenizeGroup = "Tokenizing";
-constexpr std::string_view kSavedPrompts = "saved prompts";
+constexpr std::string_view kNotSaved = "prompts are not saved; each start computes its own";
 constexpr std::string_view kLeaveOut = "leave it out";
 
 void apply_prompt(Target& target, const Argument& argument) {
@@ -112,9 +112,9 @@ const std::vector<Option> kPromptRows = {
            toggle([](Settings& s) -> auto& { return s.prompt.simple_io; }))
         .initially("off"),
     option({"-ptc", "--print-token-count"}, "N", "Print the token count every N tokens.").no_effect("-v prints it"),
-    option({"--prompt-cache"}, "FNAME", "File for the state of the prompt.").refused(kSavedPrompts, kLeaveOut),
-    option({"--prompt-cache-all"}, "", "Save inputs and answers too.").refused(kSavedPrompts, kLeaveOut),
-    option({"--prompt-cache-ro"}, "", "Do not update that file.").refused(kSavedPrompts, kLeaveOut),
+    option({"--prompt-cache"}, "FNAME", "File for the state of the prompt.").no_effect(kNotSaved),
+    option({"--prompt-cache-all"}, "", "Save inputs and answers too.").no_effect(kNotSaved),
+    option({"--prompt-cache-ro"}, "", "Do not update that file.").no_effect(kNotSaved),
     option({"--server-base"}, "URL", "Use a running server.")
         .refused("llama-cli as a client", "use curl or an OpenAI client"),
     option({"--infill"}, "", "Fill in the middle.").refused("infill", kLeaveOut),

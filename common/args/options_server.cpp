@@ -16,8 +16,6 @@ constexpr std::string_view kTools = "built-in tools";
 constexpr std::string_view kLeaveOut = "leave it out";
 constexpr std::string_view kPreset = "download presets";
 constexpr std::string_view kPresetAdvice = "give -m MODEL";
-constexpr std::string_view kHostCache = "the host prompt cache";
-constexpr std::string_view kHostCacheAdvice = "leave it out (idle slots keep their prompt in the KV cache)";
 
 void apply_key_file(Target& target, const Argument& argument) {
   std::istringstream lines(read_file(argument, argument.value()));
@@ -165,12 +163,10 @@ const std::vector<Option> kSocketRows = {
     option({"--mcp-servers-json"}, "JSON", "MCP servers.")
         .variable("LLAMA_ARG_MCP_SERVERS_JSON")
         .refused("MCP servers", kLeaveOut),
-    option({"-ag", "--agent"}, "", "Built-in agent.",
-           [](Target&, const Argument& argument) {
-             if (!argument.negative) refuse(argument, "the built-in agent", kLeaveOut);
-           })
+    option({"-ag", "--agent"}, "", "Built-in agent.")
         .negative({"-no-ag", "--no-agent"})
-        .variable("LLAMA_ARG_AGENT"),
+        .variable("LLAMA_ARG_AGENT")
+        .refused("the built-in agent", kLeaveOut),
     option({"--models-dir"}, "DIR", "Models of the router.")
         .variable("LLAMA_ARG_MODELS_DIR")
         .refused(kRouter, kRouterAdvice),
@@ -185,7 +181,7 @@ const std::vector<Option> kSocketRows = {
         .variable("LLAMA_ARG_MODELS_AUTOLOAD")
         .refused(kRouter, kRouterAdvice),
     option({"--sleep-idle-seconds"}, "N", "Unload the model after N idle seconds; -1: never.")
-        .refused("unloading when idle", kLeaveOut)
+        .no_effect("the model stays loaded")
         .unless({"-1"})
         .initially("-1"),
     option({"--embeddings", "--embedding"}, "", "Serve embeddings only.")
@@ -215,14 +211,15 @@ const std::vector<Option> kSlotRows = {
         .initially("on"),
     option({"--cache-reuse"}, "N", "Smallest chunk that is reused by shifting; 0: off.")
         .variable("LLAMA_ARG_CACHE_REUSE")
-        .refused("reuse by shifting", kLeaveOut)
+        .no_effect("prompts are reused from their beginning on")
         .unless({"0"})
         .initially("0"),
     option({"-cram", "--cache-ram"}, "N", "MiB of host memory for prompts of finished slots; 0: off.")
         .variable("LLAMA_ARG_CACHE_RAM")
         .used_by(kGenerators)
-        .refused(kHostCache, kHostCacheAdvice)
-        .unless({"0"}),
+        .no_effect("there is no host prompt cache; idle slots keep their prompt in the KV cache")
+        .unless({"0"})
+        .initially("0"),
     option({"-crs", "--cache-ram-similarity"}, "F", "When a prompt is saved there.")
         .no_effect("there is no host prompt cache"),
     option({"-cram-n-min", "--cache-ram-n-min"}, "N", "Smallest prompt saved there.")

@@ -121,11 +121,9 @@ void add_speculative_options(std::vector<Option>& table) {
           .refused(kFeature, kAdvice)
           .unless({"none"})
           .initially("none"));
-  add(option({"-mtp", "--multi-token-prediction"}, "", "Draft with the MTP layer.",
-             [](Target&, const Argument& argument) {
-               if (!argument.negative) refuse(argument, "speculative decoding", "leave it out");
-             })
+  add(option({"-mtp", "--multi-token-prediction"}, "", "Draft with the MTP layer.")
           .negative({"-no-mtp", "--no-multi-token-prediction"})
+          .refused(kFeature, kAdvice)
           .initially("off"));
   add(option({"--spec-draft-backend-sampling"}, "", "Sample the draft on the device.")
           .negative({"--no-spec-draft-backend-sampling"})

@@ -54,13 +54,12 @@ void Parsing::use(const Option& row, const Argument& argument) {
     target_.note(ggml::LogLevel::warn, argument.name + " is given more than once; the last value is used");
   }
   if (!argument.from_environment) given_.insert(row.long_name());
-  const auto asks_nothing = [&] {
-    if (argument.negative) return true;
+  const auto names_nothing = [&] {
     return !argument.bare() && std::find(row.values_asking_nothing.begin(), row.values_asking_nothing.end(),
                                          lower_case(argument.value())) != row.values_asking_nothing.end();
   };
   if (!row.refused_feature.empty()) {
-    if (!asks_nothing()) refuse(argument, row.refused_feature, row.refused_advice);
+    if (!argument.negative && !names_nothing()) refuse(argument, row.refused_feature, row.refused_advice);
     return;
   }
   try {
@@ -71,7 +70,7 @@ void Parsing::use(const Option& row, const Argument& argument) {
     throw ggml::Error(error.code(), error.message(),
                       option_help(row, terminal_width()) + "For all options: " + std::string(tool_name(tool_)) + " -h");
   }
-  if (!row.no_effect_reason.empty()) {
+  if (!row.no_effect_reason.empty() && !names_nothing()) {
     target_.note(row.no_effect_changes_answers ? ggml::LogLevel::warn : ggml::LogLevel::info,
                  argument.name + " has no effect here: " + std::string(row.no_effect_reason));
   }

@@ -11,7 +11,22 @@
 namespace common {
 namespace {
 
-[[noreturn]] void unknown_argument(Tool tool, const std::string& typed) {
+/// What is wrong with a bare word behind `before`, which took no value.
+std::string no_value_text(const Occurrence& before, const std::string& word) {
+  const Option& row = *before.row;
+  const std::string& name = before.argument.name;
+  if (!row.optional_words.empty() && !before.argument.negative)
+    return name + " takes one of the words " + join_words(row.optional_words) + ", or none.";
+  std::string text = name + " takes no value";
+  if (is_true_word(word)) return text + ": leave \"" + word + "\" out.";
+  if (is_false_word(word) && !before.argument.negative)
+    return text +
+           (row.negatives.empty() ? ": leave both out." : "; to switch it off: " + std::string(row.negatives.back()));
+  return text + ".";
+}
+
+/// `before`: the option that the word follows and that took no value; null: none.
+[[noreturn]] void unknown_argument(Tool tool, const std::string& typed, const Occurrence* before) {
   std::string hint;
   const std::size_t equals = typed.find('=');
   const std::string name = normal_spelling(typed.substr(0, equals));
@@ -21,6 +36,8 @@ namespace {
     const std::string_view nearest = nearest_spelling(tool, name);
     if (!nearest.empty()) hint = "Did you mean " + std::string(nearest) + "? ";
     hint += "For the list of options: " + std::string(tool_name(tool)) + " --help";
+  } else if (before != nullptr) {
+    hint = no_value_text(*before, typed);
   } else {
     hint =
         "Values follow the option they belong to; for the list of options: " + std::string(tool_name(tool)) + " --help";
@@ -49,7 +66,10 @@ Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv) {
     const std::string typed = arguments[i];
     const bool looks_like_option = typed.size() > 1 && typed[0] == '-';
     const Match match = looks_like_option ? find_option(tool, normal_spelling(typed)) : Match{find_operand(tool)};
-    if (match.row == nullptr) unknown_argument(tool, typed);
+    if (match.row == nullptr) {
+      const bool follows = !out.occurrences.empty() && out.occurrences.back().argument.bare();
+      unknown_argument(tool, typed, follows ? &out.occurrences.back() : nullptr);
+    }
     const std::string_view name = match.row->long_name();
     if (!looks_like_option) {
       out.occurrences.push_back({match.row, {std::string(name), false, false, {typed}}});
@@ -79,7 +99,9 @@ std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup loo
   std::vector<Occurrence> out;
   for (const Option& row : all_options()) {
     if ((row.tools & tool_bit(tool)) == 0) continue;
-    for (const std::string_view variable : row.variables) {
+    // The documented name comes first in the row and last here: of two that are set it is the one that holds.
+    for (auto name = row.variables.rbegin(); name != row.variables.rend(); ++name) {
+      const std::string_view variable = *name;
       Occurrence use{&row, {.name = std::string(variable), .negative = false, .from_environment = true, .values = {}}};
       const std::optional<std::string> value = lookup(use.argument.name);
       if (value && row.is_switch()) {

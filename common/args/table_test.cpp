@@ -52,6 +52,18 @@ class Table : public ::testing::Test {
     return row.long_name() == "--help" || row.long_name() == "--version" || row.long_name() == "--completion-bash";
   }
 
+  /// Lines with one use of the option each.
+  [[nodiscard]] std::vector<std::vector<std::string>> lines_with_values(const Option& row,
+                                                                        std::string_view spelling) const {
+    std::vector<std::vector<std::string>> lines;
+    for (const std::string& value : candidates(file())) {
+      lines.push_back({std::string(spelling), value});
+      if (row.arity == 2) lines.back().push_back(value);
+      if (row.arity == -1) lines.back().emplace_back("1.5");
+    }
+    return lines;
+  }
+
   /// Uses the option with each candidate value until one is not ill-typed.
   void expect_usable(Tool tool, const Option& row, std::string_view spelling, bool negative) const {
     std::string error;
@@ -131,6 +143,51 @@ TEST_F(Table, EverySpellingParsesForEveryProgramThatUsesIt) {
       for (const std::string_view spelling : row.negatives) expect_usable(tool, row, spelling, true);
     }
   }
+}
+
+TEST_F(Table, ARowThatRefusesOrDoesNothingIsListedSo) {
+  for (const Option& row : all_options()) {
+    for (const Tool tool : kTools) {
+      if ((row.tools & tool_bit(tool)) == 0 || only_prints(row) || row.is_operand) continue;
+      for (const std::string_view spelling : row.spellings) {
+        bool accepted = false;
+        std::string refusal, error;
+        std::vector<std::vector<std::string>> lines{{std::string(spelling)}};
+        if (!row.is_switch() && row.optional_words.empty()) lines = lines_with_values(row, spelling);
+        for (const std::vector<std::string>& line : lines) {
+          const Outcome result = outcome(tool, row, line, error);
+          accepted = accepted || result == Outcome::accepted;
+          if (result == Outcome::refused) refusal = error;
+        }
+        if (!accepted && !refusal.empty()) {
+          EXPECT_FALSE(row.refused_feature.empty()) << tool_name(tool) << " " << spelling << ": " << refusal;
+        }
+        if (!accepted) continue;
+        for (const std::vector<std::string>& line : lines) {
+          if (outcome(tool, row, line, error) != Outcome::accepted) continue;
+          const std::string notes = testing::notes_of(parse_line(tool, line));
+          if (notes.find(std::string(spelling) + " has no effect here") == std::string::npos) continue;
+          EXPECT_FALSE(row.no_effect_reason.empty()) << tool_name(tool) << " " << notes;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Table, WhatIsAcceptedOfARefusedRowIsNamedWithIt) {
+  const std::string help = help_text(Tool::server, 1000);
+  const std::size_t refused = help.find("Known, but refused in this version:");
+  ASSERT_NE(refused, std::string::npos);
+  for (const char* text :
+       {"-rtr, --run-time-repack, --repack (accepted: -nr, --no-repack)", "-ag, --agent (accepted: -no-ag, --no-agent)",
+        "-mtp, --multi-token-prediction (accepted: -no-mtp, --no-multi-token-prediction)",
+        "--moe-cache-mib (accepted: --moe-cache-mib 0)"})
+    EXPECT_NE(help.find(text, refused), std::string::npos) << text;
+  EXPECT_EQ(help.find("  -rtr,"), help.find("  -rtr,", refused));
+  const std::string document = parameters_document();
+  EXPECT_NE(document.find("**Refused**: needs run-time repacking, not in this version; leave it out (weights are used "
+                          "as they are in the file). `-nr` is accepted. `--no-repack` is accepted."),
+            std::string::npos);
 }
 
 TEST_F(Table, EveryOptionOfAnotherProgramIsAcceptedAndNamedOnce) {

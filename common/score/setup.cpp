@@ -4,6 +4,7 @@
 
 #include "common/setup/setup.h"
 #include "ggml/error.h"
+#include "ggml/kv_layout.h"
 #include "ggml/log.h"
 
 namespace common {
@@ -14,7 +15,7 @@ constexpr int kMostSequences = 64;
 
 /// Sequences take whole blocks of the cache.
 int cells_of(const ScoreShape& shape) {
-  constexpr int kBlock = 256;
+  constexpr int kBlock = ggml::kKvBlockTokens;
   return (shape.n_ctx + kBlock - 1) / kBlock * kBlock * shape.n_seq;
 }
 
@@ -23,10 +24,6 @@ llama::ContextParams score_params(const Settings& settings, const llama::ModelIn
   if (info.is_encoder) {
     throw ggml::Error(ggml::ErrorCode::unsupported, info.architecture + " models predict no tokens",
                       "use a model that generates text");
-  }
-  if (info.n_ctx_train > 0 && shape.n_ctx > info.n_ctx_train) {
-    ggml::logf(ggml::LogLevel::warn, "the model was trained with %d tokens, but chunks have %d", info.n_ctx_train,
-               shape.n_ctx);
   }
   llama::ContextParams params = context_params(settings, info, shape.n_seq);
   params.n_ctx = cells_of(shape);

@@ -46,7 +46,7 @@ llama::PlanDevice describe_cpu(const ggml::Device& device, const PlacementSettin
     if (given.name != description.name) continue;
     if (placement.dry_run == DryRun::off)
       throw Error(ErrorCode::invalid_argument, "error: --sim-device CPU: the CPU is there and cannot be simulated",
-                  "With --dry-run it says how much host memory to plan for.");
+                  "With --dry-run, and in llama-fit-params, it says how much host memory to plan for.");
     description.total_bytes = description.free_bytes = given.bytes;
     description.bandwidth = given.bandwidth.value_or(kHostBandwidth);
   }

@@ -1,6 +1,7 @@
 #include "common/setup/planned_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -245,6 +246,29 @@ void log_devices(const Machine& machine) {
   }
 }
 
+/// Why -ngl does nothing; empty: there are GPUs, or it was not given.
+std::string cpu_only_text(const PlannedRun& run) {
+  if (run.machine->devices.size() > 1 || run.rules.n_gpu_layers.value_or(0) <= 0) return {};
+  return "the CPU computes everything: " + run.machine->why_no_gpu;
+}
+
+/// What to know where a sequence may grow longer than the model was trained for; empty: it may not.
+std::string long_context_text(const PlannedRun& run, const Settings& settings) {
+  const int trained = run.outline->info().n_ctx_train;
+  const double stretch = std::max(1.0, 1.0 / static_cast<double>(settings.context.rope.freq_scale.value_or(1.0f)));
+  const int n_seq = settings.cache.unified ? 1 : run.context.n_seq_max;
+  const int each = run.context.n_ctx / n_seq;
+  const double limit = std::ceil(trained * stretch / ggml::kKvBlockTokens) * ggml::kKvBlockTokens;
+  if (trained <= 0 || each <= limit) return {};
+  std::string text = strf("the context of %d tokens%s is longer than the %d that the model was trained with", each,
+                          n_seq > 1 ? strf(" for each of %d sequences", n_seq).c_str() : "", trained);
+  if (stretch > 1.0) text += strf(", times --rope-scale %g", stretch);
+  text += ": what lies beyond them is read badly; use a smaller -c";
+  if (run.outline->info().is_encoder) return text;
+  const double wanted = std::ceil(10.0 * each / trained) / 10.0;
+  return text + strf(", or stretch them with --rope-scaling yarn --rope-scale %g", wanted);
+}
+
 }  // namespace
 
 PlannedRun plan_run(const Settings& settings, int n_seq, std::shared_ptr<const Machine> machine) {
@@ -260,6 +284,8 @@ PlannedRun plan_run(const Settings& settings, int n_seq, std::shared_ptr<const M
   keep_cache_where_it_works(run);
   if (run.machine->trace != nullptr && !run.machine->virtual_time) run.context.trace = &run.machine->trace->trace();
   Planner(settings, n_seq, run).plan();
+  if (std::string line = long_context_text(run, settings); !line.empty())
+    run.placed.warnings.push_back(std::move(line));
   return run;
 }
 
@@ -336,17 +362,24 @@ std::string shortfall_text(const PlannedRun& run) {
   return text;
 }
 
+std::vector<std::string> idle_flags(const PlannedRun& run) {
+  std::vector<std::string> lines = run.placed.idle;
+  if (std::string line = cpu_only_text(run); !line.empty()) lines.push_back(std::move(line));
+  lines.insert(lines.end(), run.placed.warnings.begin(), run.placed.warnings.end());
+  return lines;
+}
+
 void announce(const PlannedRun& run) {
   log_devices(*run.machine);
   for (const std::string& line : run.placed.warnings) logf(LogLevel::warn, "%s", line.c_str());
   const bool any_gpu = run.machine->devices.size() > 1;
-  if (any_gpu || !run.rules.tensor_rules.empty())
-    for (const std::string& line : run.placed.notes) logf(LogLevel::info, "%s", line.c_str());
+  const bool may_move = any_gpu || !run.rules.tensor_rules.empty();
+  for (const std::string& line : may_move ? run.placed.notes : run.placed.idle)
+    logf(LogLevel::info, "%s", line.c_str());
   for (const std::string& line : run.fit_notes) logf(LogLevel::info, "%s", line.c_str());
   if (run.explains)
     for (const std::string& line : run.explanation) logf(LogLevel::info, "%s", line.c_str());
-  if (!any_gpu && run.rules.n_gpu_layers.value_or(0) > 0)
-    logf(LogLevel::info, "the CPU computes everything: %s", run.machine->why_no_gpu.c_str());
+  if (const std::string line = cpu_only_text(run); !line.empty()) logf(LogLevel::info, "%s", line.c_str());
   for (const llama::TensorPlan& tensor : run.plan().tensors) {
     if (!tensor.rule.starts_with("-ot") || !ggml::log_enabled(LogLevel::debug)) continue;
     logf(LogLevel::debug, "tensor %s (%s %s) on %s by %s", tensor.name.c_str(),

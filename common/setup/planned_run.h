@@ -43,6 +43,9 @@ struct PlannedRun {
 [[nodiscard]] PlannedRun plan_run(const Settings& settings, int n_seq,
                                   std::shared_ptr<const Machine> machine = nullptr);
 
+/// What of the placement flags does nothing for this model on this machine, and the plan's warnings: a line each.
+[[nodiscard]] std::vector<std::string> idle_flags(const PlannedRun& run);
+
 /// Logs what the rules did and which devices there are. Throws DoesNotFit.
 void announce(const PlannedRun& run);
 

@@ -207,6 +207,44 @@ TEST(PlanRun, ListsOfMoreValuesThanThereAreGpusAreErrors) {
   EXPECT_EQ(message({"-ts", "1,1,1", "-dev", "none"}), "");
 }
 
+TEST(PlanRun, AContextIsWholeBlocks) {
+  for (const auto& [given, planned_for] : {std::pair("300", 320), std::pair("1", 64), std::pair("512", 512)})
+    EXPECT_EQ(planned(Tool::cli, {"-m", model("llama"), "-t", "1", "-c", given}).context.n_ctx, planned_for);
+  EXPECT_EQ(planned(Tool::server, {"-m", model("llama"), "-t", "1", "-c", "300", "-np", "3"}).context.n_ctx, 384);
+}
+
+TEST(PlanRun, AContextBeyondTheTrainingIsAWarningWithWhatToDo) {
+  ggml::set_log_level(ggml::LogLevel::error);
+  const auto warnings = [](Tool tool, const std::vector<std::string>& words) {
+    std::vector<std::string> line{"-m", model("llama"), "-t", "1", "--override-kv", "llama.context_length=int:1000"};
+    add(line, words);
+    return planned(tool, line).placed.warnings;
+  };
+  EXPECT_TRUE(warnings(Tool::cli, {}).empty());
+  EXPECT_TRUE(warnings(Tool::cli, {"-c", "1000"}).empty());
+  EXPECT_TRUE(warnings(Tool::server, {"-c", "4000", "-np", "4"}).empty());
+  EXPECT_TRUE(warnings(Tool::cli, {"-c", "4000", "--rope-scaling", "yarn", "--rope-scale", "4"}).empty());
+  const std::vector<std::string> one = warnings(Tool::cli, {"-c", "4000"});
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_EQ(one[0],
+            "the context of 4032 tokens is longer than the 1000 that the model was trained with: what lies beyond them "
+            "is read badly; use a smaller -c, or stretch them with --rope-scaling yarn --rope-scale 4.1");
+  const std::vector<std::string> slots = warnings(Tool::server, {"-c", "8000", "-np", "4"});
+  ASSERT_EQ(slots.size(), 1u);
+  EXPECT_TRUE(slots[0].starts_with("the context of 2048 tokens for each of 4 sequences is longer than the 1000 "))
+      << slots[0];
+}
+
+TEST(PlanRun, FlagsWithoutEffectAreNamedOnAMachineWithoutGpu) {
+  const PlannedRun run = planned(Tool::cli, {"-m", model("llama"), "-t", "1", "-c", "64", "-ngl", "99", "-dev", "none",
+                                             "--n-cpu-moe", "4", "-ot", "nonsense=CPU"});
+  const std::vector<std::string> lines = idle_flags(run);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0], "--n-cpu-moe 4 has no effect: the model has no experts");
+  EXPECT_EQ(lines[1], "the CPU computes everything: -dev none");
+  EXPECT_TRUE(lines[2].starts_with("-ot: 'nonsense' matches no tensor")) << lines[2];
+}
+
 TEST(PlanRun, NamedMarginIsThatOfTheCard) {
   ggml::set_log_level(ggml::LogLevel::error);
   for (const char* which : {"CUDA0,10", "0,10"}) {

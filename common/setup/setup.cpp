@@ -169,7 +169,7 @@ llama::ContextParams context_params(const Settings& settings, const llama::Model
   params.n_ctx = settings.context.n_ctx.value_or(0);
   if (params.n_ctx <= 0) params.n_ctx = info.n_ctx_train;
   // With a share that is not whole blocks, the last slots to fill up would find no block left.
-  if (n_seq > 1 && !settings.cache.unified) params.n_ctx = whole_blocks_per_sequence(params.n_ctx, n_seq);
+  params.n_ctx = whole_blocks_per_sequence(params.n_ctx, settings.cache.unified ? 1 : std::max(n_seq, 1));
   params.n_batch = settings.context.n_batch;
   params.n_ubatch = settings.context.n_ubatch;
   params.n_seq_max = n_seq;

@@ -159,18 +159,19 @@ void Placer::collect_movers() {
       return plan().layer_device[static_cast<std::size_t>(block)] != kCpu;
     });
     if (!moves && !taken.empty())
-      result_.notes.push_back(movers_.back().text + " changes nothing: " + layer_rule() +
-                              " leaves these blocks on the CPU");
+      result_.idle.push_back(movers_.back().text + " changes nothing: " + layer_rule() +
+                             " leaves these blocks on the CPU");
   }
   if ((rules_.cpu_moe || rules_.n_cpu_moe > 0) && with_experts.empty())
-    result_.notes.push_back(movers_.back().text + " has no effect: the model has no experts");
+    result_.idle.push_back(movers_.back().text + " has no effect: the model has no experts");
   if (rules_.n_cpu_ffn > 0) {
     std::vector<int> blocks = dense_blocks();
     blocks.resize(std::min(blocks.size(), static_cast<std::size_t>(rules_.n_cpu_ffn)));
     add_block_mover(strf("--n-cpu-ffn %d", rules_.n_cpu_ffn), false, blocks);
     if (blocks.empty())
-      result_.notes.push_back(movers_.back().text + " has no effect: the model has no dense feed-forward");
+      result_.idle.push_back(movers_.back().text + " has no effect: the model has no dense feed-forward");
   }
+  result_.notes.insert(result_.notes.end(), result_.idle.begin(), result_.idle.end());
 }
 
 void Placer::add_place(TensorPlan& entry, const BufferType& where, PlacementRole role) {

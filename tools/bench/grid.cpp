@@ -11,6 +11,26 @@ using ggml::strf;
 
 namespace {
 
+/// Threads of generation and of prompts: -t stands for both.
+std::vector<std::pair<int, int>> teams_of(const Grid& grid) {
+  std::vector<std::pair<int, int>> teams;
+  for (const int n : grid.n_threads) teams.emplace_back(n, n);
+  teams.insert(teams.end(), grid.threads_gen_batch.begin(), grid.threads_gen_batch.end());
+  return teams;
+}
+
+/// The same for the axes of attention and experts, of which each has one value in most grids.
+template <class Body>
+void for_each_form(const Grid& grid, Test& t, const Body& body) {
+  for (const FlashAttention fa : grid.flash_attention)
+    for (const int mla : grid.mla)
+      for (const int amb : grid.attention_max_batch_mib)
+        for (const std::pair<int, float>& ser : grid.expert_reduction) {
+          t.flash_attention = fa, t.mla = mla, t.attention_max_batch_mib = amb, t.expert_reduction = ser;
+          body();
+        }
+}
+
 /// Calls `body` for every combination of the axes inside of the number of threads, and sets them in `t`.
 template <class Body>
 void for_each_team(const Grid& grid, Test& t, const Body& body) {
@@ -36,16 +56,16 @@ void for_each_setting(const Grid& grid, const Body& body) {
               for (const int nub : grid.n_ubatch)
                 for (const ggml::DType tk : grid.type_k)
                   for (const ggml::DType tv : grid.type_v)
-                    for (const FlashAttention fa : grid.flash_attention)
-                      for (const int threads : grid.n_threads)
+                    for_each_form(grid, t, [&] {
+                      for (const auto& [generation, prompts] : teams_of(grid))
                         for_each_team(grid, t, [&] {
                           t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe, t.load_mode = lm,
                           t.tensor_rules = rules;
-                          t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv,
-                          t.flash_attention = fa;
-                          t.n_threads = threads;
+                          t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv;
+                          t.n_threads = generation, t.n_threads_batch = prompts;
                           body(t);
                         });
+                    });
 }
 
 }  // namespace
@@ -67,6 +87,9 @@ Grid default_grid() {
   grid.type_k = {ggml::DType::f16};
   grid.type_v = {ggml::DType::f16};
   grid.flash_attention = {FlashAttention::automatic};
+  grid.mla = {-1};
+  grid.attention_max_batch_mib = {256};
+  grid.expert_reduction = {{-1, 0.0F}};
   grid.load_mode = {LoadMode::mmap};
   grid.tensor_rules = {""};
   return grid;
@@ -77,10 +100,12 @@ Grid with_defaults(Grid given) {
   const auto fill = [&](auto Grid::*list) {
     if ((given.*list).empty()) given.*list = defaults.*list;
   };
-  for (auto list : {&Grid::n_prompt, &Grid::n_gen, &Grid::n_depth, &Grid::n_batch, &Grid::n_ubatch, &Grid::n_threads,
-                    &Grid::n_gpu_layers, &Grid::n_cpu_moe, &Grid::cpu_strict, &Grid::poll}) {
+  for (auto list : {&Grid::n_prompt, &Grid::n_gen, &Grid::n_depth, &Grid::n_batch, &Grid::n_ubatch, &Grid::n_gpu_layers,
+                    &Grid::n_cpu_moe, &Grid::cpu_strict, &Grid::poll, &Grid::mla, &Grid::attention_max_batch_mib}) {
     fill(list);
   }
+  if (given.threads_gen_batch.empty()) fill(&Grid::n_threads);
+  fill(&Grid::expert_reduction);
   fill(&Grid::models);
   fill(&Grid::cpus);
   fill(&Grid::type_k);

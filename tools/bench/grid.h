@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/args/grid.h"
@@ -23,8 +24,12 @@ struct Test {
   std::string model;
   int n_prompt = 0, n_gen = 0, n_depth = 0;
   bool prompt_is_untimed = false;  // -gp
-  int n_batch = 0, n_ubatch = 0, n_threads = 0, n_gpu_layers = 0, n_cpu_moe = 0, poll = 50;
-  std::vector<int> cpus;  // empty: all
+  int n_batch = 0, n_ubatch = 0, n_gpu_layers = 0, n_cpu_moe = 0, poll = 50;
+  int n_threads = 0, n_threads_batch = 0;  // of generation, of prompts
+  int mla = -1;                            // -1: by modelled cost
+  int attention_max_batch_mib = 256;
+  std::pair<int, float> expert_reduction = {-1, 0.0F};  // KMIN, T
+  std::vector<int> cpus;                                // empty: all
   int cpu_strict = 0;
   ggml::DType type_k = ggml::DType::f16, type_v = ggml::DType::f16;
   FlashAttention flash_attention = FlashAttention::automatic;

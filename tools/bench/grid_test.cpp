@@ -72,7 +72,10 @@ TEST(Options, RefuseWhatTheyCannotDo) {
                                                     {"-ctk", "q7"},
                                                     {"-sas", "1"},
                                                     {"-ot", "x"},
-                                                    {"-tgb", "2,2"},
+                                                    {"-tgb", "2"},
+                                                    {"-mla", "4"},
+                                                    {"-ser", "6"},
+                                                    {"-rtr", "1"},
                                                     {"-sm", "row"},
                                                     {"-r", "0"}}) {
     EXPECT_THROW(parsed(arguments), ggml::Error) << arguments[0];
@@ -85,6 +88,28 @@ TEST(Options, SwitchesTakeAValueOrNone) {
   EXPECT_EQ(parsed({"--no-mmap"}).load_mode, std::vector<LoadMode>{LoadMode::none});
   EXPECT_EQ(parsed({"-dio", "1"}).load_mode, std::vector<LoadMode>{LoadMode::direct_io});
   EXPECT_EQ(parsed({"-fmoe", "1", "-nkvo", "0", "-rtr", "0", "-p", "7"}).n_prompt, Ints{7});
+}
+
+TEST(Options, AttentionExpertsAndTeamsAreAxes) {
+  const Grid grid = parsed({"-p", "8", "-n", "0", "-mla", "0,3", "-amb", "0,512", "-ser", "6,1,4,0.5", "-tgb", "2,4"});
+  const std::vector<bench::Test> tests = expand(grid);
+  ASSERT_EQ(tests.size(), 8u);
+  EXPECT_EQ(tests[0].mla, 0);
+  EXPECT_EQ(tests[7].mla, 3);
+  EXPECT_EQ(tests[2].attention_max_batch_mib, 512);
+  EXPECT_EQ(tests[1].expert_reduction, std::make_pair(4, 0.5F));
+  EXPECT_EQ(tests[0].n_threads, 2);
+  EXPECT_EQ(tests[0].n_threads_batch, 4);
+  const std::vector<bench::Test> plain = expand(parsed({"-p", "8", "-n", "0", "-t", "3", "-tgb", "1,2"}));
+  ASSERT_EQ(plain.size(), 2u);
+  EXPECT_EQ(plain[0].n_threads_batch, 3);
+  EXPECT_EQ(plain[1].n_threads_batch, 2);
+  EXPECT_EQ(plain[0].mla, -1);
+}
+
+TEST(Options, LayersOnTheGpuKnowWordsAndFitTakesOnAndOff) {
+  EXPECT_EQ(parsed({"-ngl", "auto,all,0-2"}).n_gpu_layers, (Ints{-1, 999, 0, 1, 2}));
+  EXPECT_EQ(parsed({"-fit", "off", "-fitt", "1,2", "-p", "7"}).n_prompt, Ints{7});
 }
 
 TEST(Options, GroupsOfPlacementRulesAreAnAxis) {

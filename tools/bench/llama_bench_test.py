@@ -28,6 +28,13 @@ def table(*args):
     return [cell.strip() for cell in head.strip("|").split("|")], [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
 
 
+def lines(*args):
+    """What a run says on standard error."""
+    done = subprocess.run([TOOL, *LINE, *args], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return [line.removeprefix("llama-bench: ") for line in done.stderr.splitlines()]
+
+
 def one(*args):
     return json.loads(run("-o", "json", *args))[0]
 
@@ -63,6 +70,20 @@ class Columns(unittest.TestCase):
                                    "ot": "attn=CPU", "lm": "none"})
         self.assertEqual(list(columns), ["ngl", "cpu_mask", "cpu_strict", "poll", "n_batch", "n_ubatch", "main_gpu", "sm", "nkvo", "fa", "dev", "ts",
                                          "ot", "lm"])
+
+    def test_attention_and_experts_are_axes(self):
+        head, rows = table("-mla", "0,3", "-amb", "512", "-ser", "6,1", "-tgb", "1,1")
+        at = head.index("mla")
+        self.assertEqual(head[at:at + 3], ["mla", "amb", "ser"])
+        self.assertEqual([row[at:at + 3] for row in rows], [["0", "512", "6,1"], ["3", "512", "6,1"]])
+        self.assertIn("n_threads_batch", head)
+
+    def test_flags_that_do_nothing_are_said_once(self):
+        said = lines("-ngl", "99", "-ncmoe", "4", "-ot", "nonsense=CPU", "-mla", "3", "-p", "8,9")
+        for text in ("the CPU computes everything: ", "--n-cpu-moe 4 has no effect: the model has no experts", "'nonsense' matches no tensor",
+                     "-mla 3 has no effect: the model has no latent attention"):
+            self.assertEqual(len([line for line in said if text in line]), 1, said)
+        self.assertEqual(lines(), [])
 
     def test_masks_are_an_axis(self):
         mask = hex(1 << min(os.sched_getaffinity(0)))

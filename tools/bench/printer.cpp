@@ -191,6 +191,8 @@ class MarkdownPrinter : public StreamPrinter {
     add(grid.n_cpu_moe != defaults.n_cpu_moe, "n_cpu_moe", 10, [](R r) { return field_value("n_cpu_moe", r); });
     add(run.cpu_only() || grid.n_threads != defaults.n_threads, "threads", 7,
         [](R r) { return field_value("n_threads", r); });
+    add(grid.threads_gen_batch != defaults.threads_gen_batch, "n_threads_batch", 15,
+        [](R r) { return field_value("n_threads_batch", r); });
     add(grid.cpus != defaults.cpus, "cpu_mask", -10, [](R r) { return field_value("cpu_mask", r); });
     add(grid.cpu_strict != defaults.cpu_strict, "cpu_strict", 10, [](R r) { return field_value("cpu_strict", r); });
     add(grid.poll != defaults.poll, "poll", 10, [](R r) { return field_value("poll", r); });
@@ -202,6 +204,10 @@ class MarkdownPrinter : public StreamPrinter {
     add(run.split_mode != usual.split_mode, "sm", 6, [](R r) { return field_value("split_mode", r); });
     add(run.no_kv_offload, "nkvo", 13, [](R r) { return field_value("no_kv_offload", r); });
     add(grid.flash_attention != defaults.flash_attention, "fa", 3, [](R r) { return field_value("flash_attn", r); });
+    add(grid.mla != defaults.mla, "mla", 3, [](R r) { return field_value("mla_attn", r); });
+    add(grid.attention_max_batch_mib != defaults.attention_max_batch_mib, "amb", 5,
+        [](R r) { return field_value("attn_max_batch", r); });
+    add(grid.expert_reduction != defaults.expert_reduction, "ser", 10, [](R r) { return field_value("ser", r); });
     add(run.devices != usual.devices, "dev", -12, [](R r) { return field_value("devices", r); });
     add(run.tensor_split != usual.tensor_split, "ts", -12, [](R r) { return field_value("tensor_split", r); });
     add(grid.tensor_rules != defaults.tensor_rules, "ot", -21,

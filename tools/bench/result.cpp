@@ -39,6 +39,11 @@ std::string mask_text(const std::vector<int>& cpus) {
   return "0x" + digits;
 }
 
+/// "6,1"
+std::string reduction_text(const std::pair<int, float>& reduction) {
+  return strf("%d,%g", reduction.first, static_cast<double>(reduction.second));
+}
+
 std::string type_name(ggml::DType type) {
   return std::string(ggml::type_info(type).id);
 }
@@ -110,6 +115,10 @@ const std::vector<Field>& fields() {
       {"stddev_ns", FieldType::integer, [](R r) { return strf("%.0f", deviation(as_doubles(r.samples_ns))); }},
       {"avg_ts", FieldType::number, [](R r) { return number(mean(r.tokens_per_second())); }},
       {"stddev_ts", FieldType::number, [](R r) { return number(deviation(r.tokens_per_second())); }},
+      {"n_threads_batch", FieldType::integer, [](R r) { return std::to_string(r.test.n_threads_batch); }},
+      {"mla_attn", FieldType::integer, [](R r) { return std::to_string(r.test.mla); }},
+      {"attn_max_batch", FieldType::integer, [](R r) { return std::to_string(r.test.attention_max_batch_mib); }},
+      {"ser", FieldType::text, [](R r) { return reduction_text(r.test.expert_reduction); }},
   };
   return kFields;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <span>
@@ -96,6 +97,7 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
     settings.model.load_mode = common::LoadMode::mmap;
   if (test.load_mode == LoadMode::direct_io) settings.model.load_mode = common::LoadMode::direct_io;
   settings.threads.n_threads = test.n_threads;
+  settings.threads.n_threads_batch = test.n_threads_batch;
   settings.threads.poll = test.poll;
   settings.threads.cpus = test.cpus;
   settings.threads.strict = test.cpu_strict == 1;
@@ -104,6 +106,10 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
   settings.context.n_ubatch = test.n_ubatch;
   settings.context.flash_attention =
       test.flash_attention == FlashAttention::off ? common::Tristate::off : common::Tristate::on;
+  if (test.mla >= 0) settings.context.mla = test.mla;
+  settings.context.attention_max_batch_mib = test.attention_max_batch_mib;
+  settings.context.expert_min = test.expert_reduction.first;
+  settings.context.expert_threshold = test.expert_reduction.second;
   settings.cache.type_k = test.type_k;
   settings.cache.type_v = test.type_v;
   common::PlacementSettings& placement = settings.placement;
@@ -145,7 +151,17 @@ RunFacts run_facts(const common::Settings& settings, const common::Machine& mach
 }
 
 const common::PlannedRun& Runner::prepare(const Test& test) {
-  return loaded_.prepare(settings_of(settings_, test), 1);
+  const common::PlannedRun& planned = loaded_.prepare(settings_of(settings_, test), 1);
+  std::vector<std::string> lines = common::idle_flags(planned);
+  const auto is_latent = [](const llama::TensorPlan& tensor) {
+    return tensor.name.find(".attn_kv_a_mqa.") != std::string::npos;
+  };
+  const auto& tensors = planned.plan().tensors;
+  if (test.mla >= 0 && std::none_of(tensors.begin(), tensors.end(), is_latent))
+    lines.push_back(ggml::strf("-mla %d has no effect: the model has no latent attention", test.mla));
+  for (const std::string& line : lines)
+    if (said_.insert(line).second) std::fprintf(stderr, "llama-bench: %s\n", line.c_str());
+  return planned;
 }
 
 Result Runner::run(const Test& test) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "common/args/settings.h"
 #include "common/setup/loaded_model.h"
 #include "common/setup/machine.h"
@@ -20,6 +23,7 @@ class Runner {
   explicit Runner(const common::Settings& settings) : settings_(settings) {}
 
   /// Makes the devices and the model of a test ready. Throws Error when the model does not load.
+  /// What of the command line does nothing is said on standard error, each line once.
   const common::PlannedRun& prepare(const Test& test);
   /// The same, and runs the test. Throws Error when a step fails.
   [[nodiscard]] Result run(const Test& test);
@@ -27,6 +31,7 @@ class Runner {
  private:
   const common::Settings& settings_;
   common::LoadedModel loaded_;
+  std::set<std::string> said_;
 };
 
 }  // namespace bench

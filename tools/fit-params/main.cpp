@@ -24,6 +24,7 @@ void print_memory(const llama::Plan& plan) {
 
 int run(const common::Settings& given) {
   common::Settings settings = given;
+  settings.placement.dry_run = common::DryRun::table;  // nothing is loaded: the host may have any size
   if (settings.placement.fit == common::Fit::automatic) settings.placement.fit = common::Fit::on;
   common::PlannedRun planned = common::plan_run(settings, common::sequences_of(common::Tool::fit_params, settings));
   planned.explains = true;

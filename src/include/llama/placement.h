@@ -101,6 +101,7 @@ struct Placed {
   std::vector<RuleOutcome> rules;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // one line each, for the log
+  std::vector<std::string> idle;   // those of them that tell of rules which do nothing
 };
 
 /// Applies the rules. `devices`: the CPU first. Throws Error(invalid_argument): unknown buffer type (lists the known
