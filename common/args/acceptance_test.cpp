@@ -151,6 +151,7 @@ TEST(AcceptanceNotes, AServerLineWithFlagsThatOnlyConcernSpeedRunsEverywhere) {
   fake_environment() = {{"LLAMA_ARG_CACHE_RAM", "4096"}, {"LLAMA_ARG_SWA_FULL", "1"}, {"LLAMA_ARG_CACHE_REUSE", "64"}};
   for (const Tool tool : {Tool::server, Tool::cli, Tool::sweep_bench, Tool::bench})
     EXPECT_EQ(error_of(tool, line, true).message(), "") << tool_name(tool);
+  EXPECT_EQ(error_of(Tool::server, {"-m", "M", "-fa", "off", "-amb", "512"}, true).message(), "");
   const std::string server = notes_of(parse_line(Tool::server, line));
   for (const char* flag : {"-cram", "--cache-reuse", "--swa-full", "-thp"})
     EXPECT_NE(server.find(std::string("info: ") + flag + " has no effect here: "), std::string::npos) << server;

@@ -16,7 +16,8 @@ void check_batches(const std::set<std::string_view>& given, Target& target) {
   context.n_ubatch = context.n_batch;
 }
 
-void check_attention(const std::set<std::string_view>& given, const Settings& settings) {
+void check_attention(const std::set<std::string_view>& given, Target& target) {
+  const Settings& settings = target.settings;
   if (settings.context.flash_attention != Tristate::off) return;
   const ggml::TypeInfo& type_v = ggml::type_info(settings.cache.type_v);
   if (type_v.block_weights > 1) {
@@ -25,8 +26,9 @@ void check_attention(const std::set<std::string_view>& given, const Settings& se
                       "Use -fa on, or -ctv f16.");
   }
   if (given.contains("--attention-max-batch")) {
-    throw ggml::Error(ggml::ErrorCode::unsupported,
-                      "error: -amb: needs bounded attention scratch, not in this version; leave it out, or use -fa on");
+    target.note(
+        ggml::LogLevel::info,
+        "-amb bounds latent attention only: with -fa off other attention holds the scores of a whole micro-batch");
   }
 }
 
@@ -115,7 +117,7 @@ void check_words(Tool tool, const Settings& settings) {
 void check_settings(Tool tool, const std::set<std::string_view>& given, Target& target) {
   Settings& settings = target.settings;
   check_batches(given, target);
-  check_attention(given, settings);
+  check_attention(given, target);
   if (tool == Tool::tokenize) check_tokenize(given);
   if (tool == Tool::gguf_split) check_gguf_split(given, settings.gguf_split);
   if (tool == Tool::quantize) check_quantize(settings.quantize);

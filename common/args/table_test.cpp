@@ -18,9 +18,9 @@ using testing::parse_line;
 
 /// One of these satisfies any option that takes a value.
 std::vector<std::string> candidates(const std::string& file) {
-  return {"1",   "on",    "none", "f16",       "layer",     "numactl",    "exps=CPU", "a=int:1", "{}",
-          "5+1", "0-1",   "6,0",  "MUL_MAT,0", "fusion=1",  "linear",     "md",       "text",    "0",
-          "/x",  "x=f16", "1M",   "gguf",      "llama.cpp", "CUDA9:1GiB", "x.svg",    file};
+  return {"1",   "on",  "none",  "f16", "layer",     "numactl",   "exps=CPU",   "a=int:1", "{}",
+          "5+1", "0-1", "6,0",   "2,2", "MUL_MAT,0", "fusion=1",  "linear",     "md",      "text",
+          "0",   "/x",  "x=f16", "1M",  "gguf",      "llama.cpp", "CUDA9:1GiB", "x.svg",   file};
 }
 
 enum class Outcome { accepted, refused, ill_typed };
@@ -162,7 +162,7 @@ TEST_F(Table, ARowThatRefusesOrDoesNothingIsListedSo) {
         if (!accepted && !refusal.empty()) {
           EXPECT_FALSE(row.refused_feature.empty()) << tool_name(tool) << " " << spelling << ": " << refusal;
         }
-        if (!accepted) continue;
+        if (!accepted || tool == Tool::tokenize) continue;  // which parses with a text only
         for (const std::vector<std::string>& line : lines) {
           if (outcome(tool, row, line, error) != Outcome::accepted) continue;
           const std::string notes = testing::notes_of(parse_line(tool, line));

@@ -138,11 +138,22 @@ class AcceptanceLines(unittest.TestCase):
         line = "llama-server -m M.gguf --numa numactl --mlock -t 32 -tb 64 --cpu-moe --ctx-checkpoints 8"
         d = plan(line, model(QWEN), cards("24GiB"))
         self.assertEqual(devices_of(d, "_exps"), {"CPU"})
-        self.refused(f"{line} --cache-ram 16384", "--cache-ram 16384: needs the host prompt cache, not in this version")
-        self.refused(f"{line} --swa-full", "--swa-full: needs full-size caches of sliding-window layers, not in this version")
+        plan(f"{line} --cache-ram 16384 --swa-full -thp --cache-reuse 256", model(QWEN), cards("24GiB"))
         for numa in ("distribute", "isolate"):
             d = plan(f"llama-server -m M.gguf --numa {numa} --cpu-moe", model(QWEN), cards("24GiB"))
             self.assertEqual(devices_of(d, "_exps"), {"CPU"})
+
+    def test_09b_the_context_is_whole_blocks_and_beyond_the_training_a_warning(self):
+        done = run(f"llama-server -m M.gguf -np 1 -c 300 --dry-run {HOST}", model(QWEN))
+        self.assertIn("context 320,", done.stdout)
+        self.assertNotIn("warning", done.stdout)
+        done = run(f"llama-server -m M.gguf -np 1 -c 1048576 --dry-run {HOST}", model(QWEN))
+        self.assertIn("warning: the context of 1048576 tokens is longer than the ", done.stdout)
+
+    def test_09c_fit_params_plans_for_any_host_memory(self):
+        done = run(f"llama-fit-params -m M.gguf -c 8192 --sim-device CPU:64GiB {cards('24GiB')}", model(QWEN))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("-ngl ", done.stdout)
 
     def test_10_unknown_buffer_type_lists_the_known_ones(self):
         done = run(f"llama-server -m M.gguf -ot exps=NOSUCH {cards('24GiB', '24GiB')}", model(QWEN))

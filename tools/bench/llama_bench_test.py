@@ -72,11 +72,13 @@ class Columns(unittest.TestCase):
                                          "ot", "lm"])
 
     def test_attention_and_experts_are_axes(self):
-        head, rows = table("-mla", "0,3", "-amb", "512", "-ser", "6,1", "-tgb", "1,1")
+        head, rows = table("-mla", "0,3", "-amb", "512", "-ser", "6,1")
         at = head.index("mla")
         self.assertEqual(head[at:at + 3], ["mla", "amb", "ser"])
         self.assertEqual([row[at:at + 3] for row in rows], [["0", "512", "6,1"], ["3", "512", "6,1"]])
-        self.assertIn("n_threads_batch", head)
+        head, rows = table("-tgb", "1,2")  # beside -t 1
+        at = head.index("n_threads_batch")
+        self.assertEqual([row[at - 1:at + 1] for row in rows], [["1", "1"], ["1", "2"]])
 
     def test_flags_that_do_nothing_are_said_once(self):
         said = lines("-ngl", "99", "-ncmoe", "4", "-ot", "nonsense=CPU", "-mla", "3", "-p", "8,9")
