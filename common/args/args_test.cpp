@@ -79,26 +79,6 @@ TEST_F(Args, EqualsSignIsExplained) {
   EXPECT_EQ(error.hint(), "A value is the next argument: --port 80");
 }
 
-TEST_F(Args, AWordBehindASwitchIsAnsweredWithTheSwitch) {
-  const auto hint = [](const std::vector<std::string>& line) { return error_of(Tool::server, line).hint(); };
-  EXPECT_EQ(error_of(Tool::server, {"--metrics", "1"}).message(), "error: invalid argument: 1");
-  EXPECT_EQ(hint({"--metrics", "1"}), "--metrics takes no value: leave \"1\" out.");
-  EXPECT_EQ(hint({"-c", "8", "--jinja", "true"}), "--jinja takes no value: leave \"true\" out.");
-  EXPECT_EQ(hint({"--jinja", "false"}), "--jinja takes no value; to switch it off: --no-jinja");
-  EXPECT_EQ(hint({"--metrics", "0"}), "--metrics takes no value: leave both out.");
-  EXPECT_EQ(hint({"--mlock", "x.gguf"}), "--mlock takes no value.");
-  EXPECT_EQ(hint({"--log-colors", "blue"}).rfind("--log-colors takes one of the words on, off, auto", 0), 0U);
-  EXPECT_EQ(hint({"-c", "8", "9"}).rfind("Values follow the option they belong to", 0), 0U);
-}
-
-TEST_F(Args, OlderNamesOfLogVariablesActAndTheNewNameHolds) {
-  fake_environment() = {{"LLAMA_LOG_FILE", "a.log"}, {"LLAMA_LOG_VERBOSITY", "4"}};
-  EXPECT_EQ(settings_of(Tool::server, {}).log.file, "a.log");
-  EXPECT_EQ(settings_of(Tool::server, {}).log.verbosity, 4);
-  fake_environment()["LLAMA_ARG_LOG_FILE"] = "b.log";
-  EXPECT_EQ(settings_of(Tool::server, {}).log.file, "b.log");
-}
-
 TEST_F(Args, MissingValueIsAnError) {
   EXPECT_EQ(error_of(Tool::server, {"-c"}).message(),
             "error while handling argument \"-c\": expected value for argument");
