@@ -10,8 +10,10 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "common/args/environment.h"
@@ -136,12 +138,17 @@ void init_log(const LogSettings& settings) {
   log.json = settings.json;
   log.terminal = plain_logger("stderr", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   if (!settings.file.empty()) {
+    const std::string wrong = "error: --log-file " + settings.file + ": cannot open it for writing: ";
+    constexpr const char* kHint = "Name a file in a folder that exists and that you may write to.";
+    // spdlog would create the folder, wherever a slip of the pen puts it.
+    const std::filesystem::path folder = std::filesystem::path(settings.file).parent_path();
+    std::error_code ignored;
+    if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+      throw ggml::Error(ggml::ErrorCode::io, wrong + "there is no folder " + folder.string(), kHint);
     try {
       log.file = plain_logger("file", std::make_shared<spdlog::sinks::basic_file_sink_mt>(settings.file));
     } catch (const spdlog::spdlog_ex& error) {
-      throw ggml::Error(ggml::ErrorCode::io,
-                        "error: --log-file " + settings.file + ": cannot open it for writing: " + error.what(),
-                        "Name a file in a folder that exists and that you may write to.");
+      throw ggml::Error(ggml::ErrorCode::io, wrong + error.what(), kHint);
     }
   }
   constexpr int kMaxVerbosity = 5;

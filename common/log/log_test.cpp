@@ -105,6 +105,14 @@ TEST_F(Log, FileThatCannotBeOpenedIsAnErrorWithItsName) {
   }
 }
 
+TEST_F(Log, NoFolderIsMadeForItsFile) {
+  const tandem::TempDir folder;
+  LogSettings settings;
+  settings.file = (folder.path() / "none" / "x").string();
+  EXPECT_THROW(init_log(settings), ggml::Error);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "none"));
+}
+
 using std::chrono::milliseconds;
 
 TEST(Progress, ShowsShareAmountAndTimeLeft) {

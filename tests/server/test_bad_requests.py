@@ -179,7 +179,6 @@ MALFORMED = {
     "a length and chunks": b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "a chunk of no size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}",
     "a huge header": b"X: " + b"a" * 200_000 + b"\r\n\r\n",
-    "form data": b"Content-Type: multipart/form-data\r\nContent-Length: 2\r\n\r\n{}",
 }
 
 

@@ -2,8 +2,10 @@
 
 import concurrent.futures
 import json
+import os
 import re
 import signal
+import socket
 import time
 
 import httpx
@@ -127,7 +129,7 @@ def test_a_taken_port_is_one_clear_error(server):
     port = server.url.rsplit(":", 1)[1]
     other = Server("--port", port)
     assert other.process.wait(30) == 1
-    assert f"cannot listen on 127.0.0.1 port {port}" in other.log()
+    assert f"cannot listen on 127.0.0.1 port {port}: the port is in use" in other.log()
 
 
 def test_a_missing_or_broken_model_is_one_clear_error(tmp_path):
@@ -182,6 +184,54 @@ def test_stopping_lets_running_streams_end_and_a_second_signal_tells_them():
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
         assert events.result()[-1]["error"]["type"] == "unavailable_error"
+
+
+def test_stopping_at_once_answers_everybody_in_full():
+    endless = {**LONG, "n_predict": -1}
+    server = Server("-c", "1000000", "-np", "2").wait()
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        # Two of the six run, the others wait for a slot; a stream that waits has not begun.
+        whole = [pool.submit(server.post, "/completion", endless) for _ in range(3)]
+        streams = [pool.submit(server.post, "/v1/completions", {**endless, "stream": True}) for _ in range(3)]
+        deadline = time.time() + 10
+        while server.busy_slots() < 2 and time.time() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        server.process.send_signal(signal.SIGTERM)
+        for answer in [one.result() for one in whole]:
+            assert answer.status_code == 503 and answer.json()["error"]["type"] == "unavailable_error"
+        for answer in [one.result() for one in streams]:  # httpx raises an error for one that ends before its time
+            assert answer.status_code in (200, 503) and "the server is shutting down" in answer.text
+    assert server.process.wait(30) == 0
+    assert time.monotonic() - begin < 10
+    assert "the client has left" not in server.log()
+
+
+def test_a_connection_that_does_not_end_cannot_hold_the_server():
+    server = Server("-c", "512", "-np", "1").wait()
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as idle, socket.create_connection((host, int(port)), timeout=10) as slow:
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        slow.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        time.sleep(0.3)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(15) == 0
+
+
+def test_a_signal_while_the_model_is_loaded_is_not_left_lying():
+    server = Server("-c", "512", "-np", "1")
+    deadline = time.time() + 30
+    while "listening on" not in server.log() and server.process.poll() is None and time.time() < deadline:
+        time.sleep(0.002)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(10) == 0
+    # It is a small model, which may have been there already.
+    assert "stopped while the model was being loaded" in server.log() or "stopping: " in server.log()
 
 
 def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):

@@ -1,12 +1,6 @@
 // llama-server: serves one model over HTTP.
-#include <pthread.h>
-
-#include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <memory>
-#include <new>
 
 #include "api/pieces.h"
 #include "common/args/args.h"
@@ -20,25 +14,11 @@
 #include "ggml/error.h"
 #include "ggml/log.h"
 #include "http/http_server.h"
+#include "stop_signals.h"
 
 namespace {
 
 using namespace server;
-
-constexpr auto kGrace = std::chrono::seconds(30);  // how long running answers may still take after a first Ctrl-C
-
-constexpr auto kHurry = std::chrono::seconds(1);  // for the last events of answers that were cut short
-
-/// Blocks the two signals in every thread; wait_for_signal() takes them one by one. Call before threads start.
-sigset_t block_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a client that leaves is an error code, not our end
-  return set;
-}
 
 /// Throws Error for a --grammar or --json-schema that is wrong.
 std::shared_ptr<Service> make_service(const common::Settings& settings, const llama::Model& model,
@@ -61,7 +41,7 @@ std::shared_ptr<Service> make_service(const common::Settings& settings, const ll
 }
 
 int serve(const common::Settings& settings) {
-  const sigset_t signals = block_signals();
+  StopSignals signals;
   if (settings.model.path.empty()) {
     throw ggml::Error(ggml::ErrorCode::invalid_argument, "no model was given", "pass a GGUF file with -m FILE");
   }
@@ -69,8 +49,8 @@ int serve(const common::Settings& settings) {
   const common::PlannedRun planned = common::plan_run(settings, n_slots);
   common::announce(planned);
   HttpServer http(settings);
-  ggml::logf(ggml::LogLevel::info, "listening on http://%s:%d, loading %s", settings.server.host.c_str(), http.port(),
-             settings.model.path.c_str());
+  if (http.socket_file() != nullptr) signals.set_clean_up([file = http.socket_file()] { file->remove(); });
+  ggml::logf(ggml::LogLevel::info, "listening on %s, loading %s", http.address().c_str(), settings.model.path.c_str());
 
   const std::unique_ptr<llama::Model> model = common::load_model(settings, planned);
   const common::chat::ChatTemplates chat = common::make_chat_templates(settings.chat, *model);
@@ -88,25 +68,18 @@ int serve(const common::Settings& settings) {
   Engine engine(context, engine_params);
 
   http.set_service(make_service(settings, *model, chat, engine));
-  ggml::logf(ggml::LogLevel::info, "server is listening on http://%s:%d (%d slots of %d tokens)",
-             settings.server.host.c_str(), http.port(), n_slots, engine_params.n_ctx_slot);
+  ggml::logf(ggml::LogLevel::info, "server is listening on %s (%d slots of %d tokens)", http.address().c_str(), n_slots,
+             engine_params.n_ctx_slot);
 
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
-  ggml::logf(ggml::LogLevel::info, "stopping: running answers may end within %lld s; a second signal stops at once",
-             static_cast<long long>(kGrace.count()));
-  engine.stop(kGrace);
-  std::thread second([&signals, &engine, &http] {
-    int again = 0;
-    sigwait(&signals, &again);
-    engine.stop(std::chrono::milliseconds(0));
-    http.hurry(kHurry);
-  });
-  http.stop(kGrace + kHurry);
+  signals.wait({[&engine, &http] {
+                  engine.stop(std::chrono::milliseconds(0));
+                  http.hurry(StopSignals::kHurry);
+                },
+                [&http] { return ggml::strf("%d requests had not been answered", http.n_open_requests()); }});
+  engine.stop(StopSignals::kGrace);
+  http.stop(StopSignals::kGrace + StopSignals::kHurry);
+  signals.stopped();
   http.set_service(nullptr);
-  // The thread waits for this signal, which is blocked. NOLINTNEXTLINE(bugprone-bad-signal-to-kill-thread)
-  pthread_kill(second.native_handle(), SIGTERM);
-  second.join();
   return 0;
 }
 

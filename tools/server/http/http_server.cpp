@@ -2,14 +2,19 @@
 #include "http/http_server.h"
 
 #include <httplib.h>
+#include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <new>
 
 #include "api/pieces.h"
 #include "api/utilities.h"
 #include "ggml/log.h"
+#include "http/connection.h"
+#include "http/connection_server.h"
 #include "http/connection_threads.h"
 #include "http/reply.h"
 
@@ -52,14 +57,28 @@ HttpError body_too_large() {
   return http_error(413, "invalid_request_error", strf("the body is larger than %zu MiB", kMaxBodyBytes >> 20));
 }
 
+/// The cause of a 400 that the library answers by itself.
+std::string malformed_message(const httplib::Request& request) {
+  const std::string begin = "this is no valid HTTP request: ";
+  static constexpr const char* kKnown[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
+  const bool known =
+      std::any_of(std::begin(kKnown), std::end(kKnown), [&](const char* m) { return request.method == m; });
+  // Both are empty when the first line could not be taken apart.
+  if (!request.version.empty() && request.version != "HTTP/1.1" && request.version != "HTTP/1.0")
+    return begin + "its version is '" + request.version.substr(0, 16) + "', HTTP/1.1 and HTTP/1.0 are spoken here";
+  if (!request.method.empty() && !known)
+    return begin + "its method is '" + request.method.substr(0, 16) +
+           "', GET, HEAD, POST and OPTIONS are answered here";
+  return begin +
+         "a malformed or too long line or header (at most 8 KiB each, 100 headers), a Content-Length that is no number "
+         "or does not agree with the body, or broken chunks";
+}
+
 /// What the HTTP library refuses by a bare status.
-std::string transport_message(int status) {
+std::string transport_message(const httplib::Request& request, int status) {
   switch (status) {
     case 400:
-      return "this is no valid HTTP request: a malformed or too long line or header (at most 8 KiB each, 100 headers), "
-             "a "
-             "Content-Length that is no number or does not agree with the body, broken chunks, or form data instead of "
-             "JSON";
+      return malformed_message(request);
     case 414:
       return "the address of the request is too long";
     case 415:
@@ -71,19 +90,26 @@ std::string transport_message(int status) {
   }
 }
 
-/// Ends the connection behind this answer. The library only announces that, and a client that does not care keeps its
-/// thread; worse, the rest of a broken request is read as further requests, each with an answer of its own. A content
-/// provider that reports a failure behind the last byte makes it close.
-void close_behind(httplib::Response& response) {
-  if (response.body.empty() || response.status == 206) return;
-  const std::string type = response.get_header_value("Content-Type");
-  response.headers.erase("Content-Type");  // set again by the next line
-  response.set_content_provider(response.body.size(), type,
-                                [body = response.body](std::size_t, std::size_t, httplib::DataSink& sink) {
-                                  sink.write(body.data(), body.size());
-                                  return false;
-                                });
-  response.body.clear();
+/// A body whose length the head does not tell. It cannot be read: where it ends, nobody knows.
+bool lacks_length(const httplib::Request& request) {
+  return (request.method == "POST" || request.method == "PUT" || request.method == "PATCH") &&
+         !request.has_header("Content-Length") && !request.has_header("Transfer-Encoding") &&
+         Connection::current().has_unannounced_body();
+}
+
+/// Why bind() failed, by its errno (0: it did not come to that).
+std::string reason_not_bound(const std::string& host, int error) {
+  if (error == EADDRINUSE) return "the port is in use";
+  if (error == EADDRNOTAVAIL) return "the address is not of this machine";
+  if (error == EACCES || error == EPERM) return "this user may not (ports below 1024 are reserved)";
+  if (error != 0) return std::strerror(error);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failure = getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (failure != 0) return std::string("the name cannot be resolved: ") + gai_strerror(failure);
+  freeaddrinfo(found);
+  return "the system has no sockets of this kind";
 }
 
 bool list_contains(const std::string& list, const std::string& wanted) {
@@ -102,7 +128,7 @@ bool list_contains(const std::string& list, const std::string& wanted) {
 }  // namespace
 
 HttpServer::HttpServer(const common::Settings& settings)
-    : settings_(settings), http_(std::make_unique<httplib::Server>()), started_unix_s_(unix_seconds()) {
+    : settings_(settings), http_(std::make_unique<ConnectionServer>(open_requests_)), started_unix_s_(unix_seconds()) {
   const common::ServerSettings& server = settings.server;
   const int n_slots = settings.context.n_parallel.value_or(4);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -128,20 +154,41 @@ HttpServer::HttpServer(const common::Settings& settings)
   add_middleware();
   add_routes();
 
-  port_ = server.port;
-  if (server.port == 0) {
-    port_ = http_->bind_to_any_port(server.host);
-  } else if (!http_->bind_to_port(server.host, server.port)) {
-    port_ = -1;
-  }
-  if (port_ < 0) {
-    throw Error(ErrorCode::io,
-                strf("cannot listen on %s port %d: the address is not of this machine, or the port is in use",
-                     server.host.c_str(), server.port),
-                "choose another with --host and --port");
-  }
+  listen();
   thread_ = std::thread([this] { http_->listen_after_bind(); });
   http_->wait_until_ready();
+}
+
+void HttpServer::listen() {
+  const common::ServerSettings& server = settings_.server;
+  const std::string& host = server.host;
+  if (names_socket_file(host)) SocketFile::make_room(host);
+  int error = 0;
+  http_->set_error_logger([&error](const httplib::Error& what, const httplib::Request*) {
+    if (what == httplib::Error::BindIPAddress || what == httplib::Error::Listen) error = errno;
+  });
+  if (names_socket_file(host)) {
+    http_->set_address_family(AF_UNIX);
+    if (!http_->bind_to_port(host, 1)) {  // a port that means nothing but must not be 0
+      throw Error(ErrorCode::io,
+                  strf("cannot listen on %s: %s", host.c_str(), error != 0 ? std::strerror(error) : "no Unix sockets"),
+                  "choose another with --host");
+    }
+    socket_file_ = std::make_shared<SocketFile>(host);
+  } else if (server.port == 0) {
+    port_ = http_->bind_to_any_port(host);
+  } else {
+    port_ = http_->bind_to_port(host, server.port) ? server.port : -1;
+  }
+  http_->set_error_logger(nullptr);
+  if (port_ >= 0) return;
+  throw Error(ErrorCode::io,
+              strf("cannot listen on %s port %d: %s", host.c_str(), server.port, reason_not_bound(host, error).c_str()),
+              "choose another with --host and --port");
+}
+
+std::string HttpServer::address() const {
+  return socket_file_ != nullptr ? settings_.server.host : strf("http://%s:%d", settings_.server.host.c_str(), port_);
 }
 
 HttpServer::~HttpServer() {
@@ -149,9 +196,10 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::stop(std::chrono::milliseconds longest) {
-  open_streams_.wait_until_none(longest);
-  http_->stop();
+  open_requests_.wait_until_none(longest);
+  http_->end();
   if (thread_.joinable()) thread_.join();
+  if (socket_file_ != nullptr) socket_file_->remove();
 }
 
 void HttpServer::set_service(std::shared_ptr<Service> service) {
@@ -201,6 +249,11 @@ void HttpServer::add_middleware() {
       send(response, body_too_large());
       return httplib::Server::HandlerResponse::Handled;
     }
+    if (lacks_length(request)) {
+      send(response, http_error(411, "invalid_request_error",
+                                "the body has no length: send Content-Length, or Transfer-Encoding: chunked"));
+      return httplib::Server::HandlerResponse::Handled;
+    }
     if (request.method == "OPTIONS") {
       response.set_content("", "text/html");
       return httplib::Server::HandlerResponse::Handled;
@@ -214,7 +267,7 @@ void HttpServer::add_middleware() {
     }
     return httplib::Server::HandlerResponse::Unhandled;
   });
-  http_->set_error_handler([](const httplib::Request&, httplib::Response& response) {
+  http_->set_error_handler([](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
     switch (response.status) {
       case 404:
@@ -225,13 +278,13 @@ void HttpServer::add_middleware() {
         break;
       default:
         send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
-                                  transport_message(response.status)));
+                                  transport_message(request, response.status)));
     }
   });
   http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
     // The library has announced the end of the connection behind all errors: where a broken request ends is not known.
     if (crowded() && !response.has_header("Connection")) response.set_header("Connection", "close");
-    if (response.get_header_value("Connection") == "close") close_behind(response);
+    if (response.get_header_value("Connection") == "close") Connection::current().end_behind_answer();
   });
 }
 

@@ -10,40 +10,47 @@
 #include "api/service.h"
 #include "common/args/settings.h"
 #include "http/answering.h"
-#include "http/open_streams.h"
+#include "http/open_requests.h"
+#include "http/socket_file.h"
 
 namespace httplib {
-class Server;
 struct Request;
 struct Response;
 }  // namespace httplib
 
 namespace server {
 
+class ConnectionServer;
 class ConnectionThreads;
 
 /// The HTTP side: transport, keys, CORS, routes. It listens before the model is there and answers 503 until
 /// set_service(). Handlers run on the library's threads and never touch the model; all methods are thread-safe.
 class HttpServer {
  public:
-  /// Binds the port. Throws Error(io) naming host and port when that fails.
+  /// Binds the port, or the Unix socket's file. Throws Error(io) naming it, and the cause, when that fails.
   explicit HttpServer(const common::Settings& settings);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  [[nodiscard]] int port() const { return port_; }
+  /// Where it listens, for people: http://HOST:PORT or the socket's file.
+  [[nodiscard]] std::string address() const;
+  /// Null without one.
+  [[nodiscard]] std::shared_ptr<SocketFile> socket_file() const { return socket_file_; }
   void set_service(std::shared_ptr<Service> service);
-  /// Waits until the open streams have ended, but no longer than `longest`; then stops accepting and waits for the
-  /// handlers. Idempotent.
+  /// Waits until the open requests have been answered, but no longer than `longest`; then stops accepting, cuts what is
+  /// still being written and waits for the handlers. Idempotent.
   void stop(std::chrono::milliseconds longest);
-  /// Shortens the wait for streams of a stop() in another thread.
-  void hurry(std::chrono::milliseconds longest) { open_streams_.hurry(longest); }
+  /// Shortens the wait for requests of a stop() in another thread.
+  void hurry(std::chrono::milliseconds longest) { open_requests_.hurry(longest); }
+  /// Requests that have not been answered in full.
+  [[nodiscard]] int n_open_requests() const { return open_requests_.count(); }
 
  private:
   using Handler = void (HttpServer::*)(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
   enum class Access : std::uint8_t { needs_key, open };
 
+  void listen();
   void add_middleware();
   void add_routes();
   /// Queues the request and writes its answer, whole or as server-sent events.
@@ -77,8 +84,9 @@ class HttpServer {
   void not_available(const httplib::Request&, httplib::Response&, const std::shared_ptr<Service>&);
 
   const common::Settings& settings_;
-  OpenStreams open_streams_;  // before http_, whose responses hold tickets
-  std::unique_ptr<httplib::Server> http_;
+  OpenRequests open_requests_;  // before http_, which counts in it
+  std::unique_ptr<ConnectionServer> http_;
+  std::shared_ptr<SocketFile> socket_file_;
   const ConnectionThreads* connections_ = nullptr;  // the library's; set before the first handler runs
   int port_ = 0;
   std::int64_t started_unix_s_ = 0;

@@ -7,6 +7,8 @@
 #include "api/utilities.h"
 #include "ggml/log.h"
 #include "http/answering.h"
+#include "http/connection.h"
+#include "http/connection_server.h"
 #include "http/http_server.h"
 #include "http/reply.h"
 
@@ -22,7 +24,13 @@ using ServicePtr = std::shared_ptr<Service>;
 void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat format, const Request& request,
                         Response& response, const ServicePtr& service) {
   auto answering = std::make_shared<Answering>(std::move(completion), format, service);
-  const auto client_left = [&request] { return request.is_connection_closed(); };
+  // A client that has finished sending may have left, or may wait for the answer: an interim answer, which clients
+  // skip, finds that out. HTTP/1.0 knows none.
+  const auto client_left = [&request, &connection = Connection::current()] {
+    if (connection.hung_up()) return true;
+    if (!connection.wants_probe()) return false;
+    return request.version != "HTTP/1.1" || connection.write(std::string("HTTP/1.1 100 Continue\r\n\r\n")) < 0;
+  };
   try {
     if (!answering->options().stream) {
       send(response, answering->whole(client_left));
@@ -34,17 +42,16 @@ void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat form
     return;
   }
   response.set_header("X-Accel-Buffering", "no");
-  const bool last = crowded();
-  if (last) response.set_header("Connection", "close");
   response.set_chunked_content_provider(
-      "text/event-stream", [answering, last, ticket = open_streams_.enter()](std::size_t, httplib::DataSink& sink) {
+      "text/event-stream", [answering, &connection = Connection::current()](std::size_t, httplib::DataSink& sink) {
         bool ended = false;
-        const std::string events = answering->next_events(ended);
+        std::string events = answering->next_events(ended);
+        if (events.empty() && connection.hung_up()) return false;
+        if (events.empty() && connection.wants_probe()) events = ":\n\n";
         // Returning false closes the connection; the Answering then cancels what is still running.
         if (!events.empty() && !sink.write(events.data(), events.size())) return false;
-        if (events.empty() && !sink.is_writable()) return false;
         if (ended) sink.done();
-        return !(ended && last);
+        return true;
       });
 }
 
@@ -64,7 +71,8 @@ void HttpServer::add_routes() {
   post("/apply-template", &HttpServer::apply_template);
   for (const char* path : {"/completion", "/completions"}) post(path, &HttpServer::native_completion);
   post("/v1/completions", &HttpServer::text_completion);
-  for (const char* path : {"/chat/completions", "/v1/chat/completions"}) post(path, &HttpServer::chat_completion);
+  for (const char* path : {"/chat/completions", "/v1/chat/completions", "/api/chat"})
+    post(path, &HttpServer::chat_completion);
   for (const char* path : {"/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"})
     post(path, &HttpServer::count_tokens);
   for (const char* path : {"/cors-proxy", "/tools"}) {

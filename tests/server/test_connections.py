@@ -1,0 +1,180 @@
+"""What happens on the wire: pipelined requests, clients that close half of their connection, Unix sockets, bodies."""
+
+import contextlib
+import json
+import socket
+import time
+
+import httpx
+import pytest
+
+from server_process import Server, running
+
+LONG = {"prompt": "The model", "n_predict": 400, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
+
+
+def address(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def post(path, body, extra=b""):
+    body = json.dumps(body).encode()
+    return b"POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n" % (path.encode(), extra, len(body)) + body
+
+
+def read_all(connection):
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def exchange(server, request, half_close=False, timeout=20):
+    """Everything that is answered until the server closes the connection."""
+    with socket.create_connection(address(server), timeout=timeout) as connection:
+        connection.sendall(request)
+        if half_close:
+            connection.shutdown(socket.SHUT_WR)
+        return read_all(connection)
+
+
+def split(answer):
+    """The status and the body of one answer that has a length."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head, answer
+    return int(head.split()[1]), body
+
+
+LAST = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def test_requests_sent_in_one_go_are_answered_in_order(server):
+    get = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+    tokenize = post("/tokenize", {"content": "one two"})
+    answer = exchange(server, get % b"/health" + tokenize + get % b"/v1/models" + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 4
+    places = [answer.index(part) for part in (b'"status"', b'"tokens"', b'"object"')]
+    assert places == sorted(places) and answer.endswith(b'{"status":"ok"}')
+
+
+def test_a_request_that_comes_in_pieces_with_the_next_behind_it(server):
+    whole = post("/tokenize", {"content": "word " * 5000}) + LAST
+    with socket.create_connection(address(server), timeout=20) as connection:
+        for begin in range(0, len(whole), 3001):
+            connection.sendall(whole[begin:begin + 3001])
+            time.sleep(0.005)
+        assert read_all(connection).count(b"HTTP/1.1 200 ") == 2
+
+
+def test_nothing_behind_a_refused_request_is_taken_for_one(server):
+    answer = exchange(server, b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n" + LAST)
+    assert answer.count(b"HTTP/1.1 ") == 1 and b" 404 " in answer.split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("path,body,status", [("/nowhere", {}, 404), ("/completion", {"prompt": 7}, 400), ("/infill", {}, 501)])
+def test_a_client_that_has_finished_sending_gets_the_whole_error(server, path, body, status):
+    got, text = split(exchange(server, post(path, body), half_close=True))
+    assert got == status and json.loads(text)["error"]["code"] == status
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_has_finished_sending_gets_its_completion(server, stream):
+    answer = exchange(server, post("/completion", {**LONG, "stream": stream}, b"Connection: close\r\n"), half_close=True)
+    assert b"HTTP/1.1 200 " in answer and b'"tokens_predicted":400' in answer
+    assert "the client has left" not in server.log()
+
+
+def test_a_range_of_an_answer_is_not_computed_for_nothing(server):
+    status, _ = split(exchange(server, post("/tokenize", {"content": "x"}, b"Range: bytes=100000-\r\nConnection: close\r\n")))
+    assert status == 200
+
+
+def test_json_that_claims_to_be_something_else_is_taken(server):
+    for claim in ("multipart/form-data", "multipart/form-data; boundary=x", "text/plain", "application/x-www-form-urlencoded"):
+        response = httpx.post(server.url + "/tokenize", content=b'{"content": "x"}', headers={"Content-Type": claim}, timeout=60)
+        assert response.status_code == 200, claim
+    form = httpx.post(server.url + "/tokenize", files={"content": b"x"}, timeout=60)
+    assert form.status_code == 400 and "JSON" in form.json()["error"]["message"]
+
+
+def test_a_body_without_a_length_is_411_at_once(server):
+    begin = time.monotonic()
+    for extra in (b"", b"Connection: close\r\n"):
+        status, text = split(exchange(server, b"POST /tokenize HTTP/1.1\r\nHost: x\r\n" + extra + b'\r\n{"content": "x"}'))
+        assert status == 411 and "Content-Length" in json.loads(text)["error"]["message"]
+    assert time.monotonic() - begin < 4
+    # No body needs no length.
+    answer = exchange(server, b"POST /slots/0?action=erase HTTP/1.1\r\nHost: x\r\n\r\n" + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+
+
+@pytest.mark.parametrize("line,cause", [("TRACE / HTTP/1.1", "'TRACE'"), ("CONNECT x:1 HTTP/1.1", "'CONNECT'"), ("BREW / HTTP/1.1", "'BREW'"),
+                                        ("GET /health HTTP/2.0", "'HTTP/2.0'"), ("PRI * HTTP/2.0", "'HTTP/2.0'")])
+def test_unknown_methods_and_versions_are_named(server, line, cause):
+    status, text = split(exchange(server, line.encode() + b"\r\nHost: x\r\n\r\n"))
+    assert status == 400 and cause in json.loads(text)["error"]["message"]
+
+
+def test_the_whole_address_may_stand_in_the_request_line(server):
+    answer = exchange(server, b"GET http://example.org/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert split(answer) == (200, b'{"status":"ok"}')
+
+
+def test_api_chat_is_the_chat(server):
+    answer = server.post("/api/chat", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 2})
+    assert answer.status_code == 200 and answer.json()["object"] == "chat.completion"
+
+
+def over(path, request):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(20)
+        connection.connect(str(path))
+        connection.sendall(request)
+        return read_all(connection)
+
+
+def wait_for_socket(server, path):
+    deadline = time.time() + 60
+    while time.time() < deadline and server.process.poll() is None:
+        with contextlib.suppress(OSError):
+            if b" 200 " in over(path, LAST):
+                return
+        time.sleep(0.05)
+    raise AssertionError(server.log())
+
+
+def test_a_unix_socket(tmp_path):
+    path = tmp_path / "x.sock"
+    with socket.socket(socket.AF_UNIX) as left_over:  # of a server that was killed
+        left_over.bind(str(path))
+    server = Server("-c", "512", "-np", "1", "--host", path)
+    try:
+        wait_for_socket(server, path)
+        assert f"server is listening on {path} " in server.log()
+        status, body = split(over(path, post("/completion", {"prompt": "x", "n_predict": 2}, b"Connection: close\r\n")))
+        assert status == 200 and json.loads(body)["tokens_predicted"] == 2
+        second = Server("-c", "512", "-np", "1", "--host", path)
+        assert second.process.wait(60) == 1 and "another server listens there" in second.log()
+        assert b" 200 " in over(path, LAST)
+    finally:
+        assert server.stop() == 0
+    assert not path.exists()
+    path.write_text("precious")
+    refused = Server("-c", "512", "-np", "1", "--host", path)
+    assert refused.process.wait(60) == 1 and "is no socket" in refused.log() and path.read_text() == "precious"
+
+
+@pytest.mark.parametrize("host,cause", [("nosuchhost.invalid", "the name cannot be resolved"), ("192.0.2.1", "the address is not of this machine")])
+def test_why_an_address_cannot_be_listened_on(host, cause):
+    server = Server("--host", host)
+    assert server.process.wait(60) == 1
+    assert cause in server.log() and "the port is in use" not in server.log()
+
+
+def test_connections_are_closed_only_behind_errors():
+    with running("-c", "512", "-np", "1") as server, socket.create_connection(address(server), timeout=20) as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b'{"status":"ok"}' in connection.recv(65536)
