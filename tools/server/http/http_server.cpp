@@ -65,7 +65,7 @@ std::string malformed_message(const httplib::Request& request) {
       std::any_of(std::begin(kKnown), std::end(kKnown), [&](const char* m) { return request.method == m; });
   // Both are empty when the first line could not be taken apart.
   if (!request.version.empty() && request.version != "HTTP/1.1" && request.version != "HTTP/1.0")
-    return begin + "its version is '" + request.version.substr(0, 16) + "', HTTP/1.1 and HTTP/1.0 are spoken here";
+    return begin + "its version is '" + request.version.substr(0, 16) + "', this server speaks HTTP/1.0 and HTTP/1.1";
   if (!request.method.empty() && !known)
     return begin + "its method is '" + request.method.substr(0, 16) +
            "', GET, HEAD, POST and OPTIONS are answered here";
