@@ -89,6 +89,25 @@ TEST(ParseJson, WithoutAMessageWhatIsNoJsonIsNothing) {
     EXPECT_FALSE(try_parse_json(text).has_value()) << text.substr(0, 20);
 }
 
+std::string list_of(std::size_t n, std::string_view item) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < n; ++i) text.append(i == 0 ? "" : ",").append(item);
+  return text + "]";
+}
+
+TEST(ParseJson, RefusesATreeThatTakesTooMuchMemoryAndSaysAfterHowManyValues) {
+  const std::size_t n_texts = kMaxJsonTreeBytes / (16 + kJsonNodeBytes) - 1;  // the list itself counts as one
+  EXPECT_EQ(message_of(list_of(n_texts, "\"\"")), "no error");
+  EXPECT_EQ(message_of(list_of(n_texts + 1, "\"\"")),
+            "it is too large: the first 2516583 values and 0 keys take more than 192 MiB");
+}
+
+TEST(ReleaseJson, LeavesNull) {
+  nlohmann::ordered_json value = parse_json(R"({"a":[1,[2,{"b":[]}]],"c":"x"})", "it is");
+  release_json(value);
+  EXPECT_TRUE(value.is_null());
+}
+
 TEST(ParseJson, AByteOrderMarkIsNoFault) {
   EXPECT_EQ(message_of("\xEF\xBB\xBF{\"a\":1}"), "no error");
 }

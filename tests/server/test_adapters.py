@@ -106,7 +106,7 @@ def test_other_scales_do_not_reuse_what_is_cached(adapted):
 
 
 @pytest.mark.parametrize("value, part", [
-    ([{"id": 2, "scale": 1}], "there is no adapter 2; the server has 2"),
+    ([{"id": 2, "scale": 1}], "[0].id': there is no adapter 2; the server has 2, with the ids 0 to 1"),
     ([{"id": -1, "scale": 1}], "there is no adapter -1"),
     ([{"id": 0, "scale": 1}, {"id": 0, "scale": 2}], "adapter 0 is listed twice"),
     ([{"id": 0}], "scale"),

@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import resource
 import socket
 import time
 
 import httpx
 import pytest
+
+from server_process import running
 
 PROMPT = {"prompt": "the next token", "n_predict": 2}
 
@@ -61,6 +64,15 @@ BAD_FIELDS = [
     ({"prompt": 7}, "prompt"),
     ({"prompt": None}, "prompt"),
     ({"stream_options": 4}, "stream_options"),
+    ({"logprobs": "x"}, "logprobs"),
+    ({"logprobs": []}, "logprobs"),
+    ({"logprobs": {}}, "logprobs"),
+    ({"logprobs": -1}, "logprobs"),
+    ({"logprobs": True}, "logprobs"),
+    ({"model": 5}, "model"),
+    ({"model": {}}, "model"),
+    ({"user": []}, "user"),
+    ({"verbose": "yes"}, "verbose"),
     ({"dry_sequence_breakers": []}, "dry_sequence_breakers"),
     # Lists have a length that a request may have, or as many entries as the vocabulary.
     ({"dry_sequence_breakers": [str(i) for i in range(1025)]}, "1025 strings, one request may have 1024"),
@@ -81,6 +93,27 @@ def test_bad_fields_are_400_and_named(server, fields, named):
     response = server.post("/completion", {**PROMPT, **fields})
     assert response.status_code == 400, response.text
     assert named in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("fields,named", [({"logprobs": "x"}, "logprobs"), ({"logprobs": []}, "logprobs"), ({"model": 5}, "model"),
+                                          ({"chat_template_kwargs": {str(i): 0 for i in range(1025)}}, "chat_template_kwargs")],
+                         ids=["text", "list", "model", "many members"])
+def test_bad_fields_of_chats_are_400_and_named(server, fields, named):
+    response = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, **fields})
+    assert response.status_code == 400 and named in response.json()["error"]["message"], response.text
+
+
+@pytest.mark.parametrize("fields,named", [({"echo": True}, "echo"), ({"echo": "x"}, "echo"), ({"best_of": 2}, "best_of"),
+                                          ({"best_of": 3, "n": 2}, "best_of"), ({"suffix": "end"}, "suffix"), ({"suffix": 5}, "suffix")],
+                         ids=str)
+def test_what_text_completion_cannot_do_is_400_and_named(server, fields, named):
+    response = server.post("/v1/completions", {**PROMPT, **fields})
+    assert response.status_code == 400 and f"'{named}'" in response.json()["error"]["message"], response.text
+
+
+def test_the_same_fields_without_a_wish_are_fine(server):
+    response = server.post("/v1/completions", {**PROMPT, "echo": False, "best_of": 2, "n": 2, "suffix": "", "logprobs": False, "user": "me"})
+    assert response.status_code == 200 and len(response.json()["choices"]) == 2, response.text
 
 
 @pytest.mark.parametrize("messages", [None, [], "hello", [5], [{}], [{"role": "user"}], [{"role": 5, "content": "x"}],
@@ -147,6 +180,44 @@ def test_a_prompt_beyond_the_context_is_400_with_both_numbers(server):
 def test_a_ten_megabyte_prompt_is_refused_not_fatal(server):
     response = server.post("/completion", {"prompt": "a" * 10_000_000})
     assert response.status_code == 400 and response.json()["error"]["type"] == "exceed_context_size_error"
+
+
+def list_body(field, item, n):
+    return b'{"prompt": "x", "content": "x", "' + field + b'": [' + b",".join([item] * n) + b"]}"
+
+
+BIG_BODIES = {"numbers": list_body(b"prompt", b"1", 13_000_000), "lists": list_body(b"z", b"[]", 4_000_000),
+              "objects": list_body(b"z", b"{}", 4_000_000), "nested lists": list_body(b"z", b"[[[[0]]]]", 1_000_000)}
+
+
+@pytest.mark.parametrize("path", ["/completion", "/tokenize"])
+@pytest.mark.parametrize("body", BIG_BODIES.values(), ids=BIG_BODIES.keys())
+def test_a_body_of_very_many_values_is_400_and_says_how_many(server, path, body):
+    response = httpx.post(server.url + path, content=body, timeout=120)
+    assert response.status_code == 400, response.text
+    assert "the body is too large: the first " in response.json()["error"]["message"]
+    assert server.memory_kib("VmHWM") < 1 << 21
+
+
+@pytest.mark.parametrize("spare_mib", [80, 600])
+def test_a_large_body_where_memory_is_short_costs_its_own_answer_only(spare_mib):
+    with running("-np", "1", "--no-warmup") as small:
+        size_kib = small.memory_kib("VmSize")
+        if size_kib > 1 << 30:
+            pytest.skip("a sanitizer reserves the address space, and ends the process where memory is short")
+        limit = (size_kib + spare_mib * 1024) * 1024
+        resource.prlimit(small.process.pid, resource.RLIMIT_AS, (limit, limit))
+        for body in (list_body(b"z", b"[]", 2_000_000), list_body(b"z", b"[]", 12_000_000), list_body(b"prompt", b"1", 11_000_000),
+                     list_body(b"z", b'{"a":[[1]]}', 600_000)):
+            answer = httpx.post(small.url + "/tokenize", content=body, timeout=120)
+            assert answer.status_code in (200, 400, 500), answer.text
+        assert small.post("/completion", PROMPT).status_code == 200
+
+
+def test_an_object_of_many_keys_is_read_in_linear_time(server):
+    """A search per key would be 80 billion comparisons."""
+    body = b'{"content": "x"' + b"".join(b',"k%d":0' % i for i in range(400_000)) + b"}"
+    assert httpx.post(server.url + "/tokenize", content=body, timeout=60).status_code == 200
 
 
 def test_a_body_beyond_the_limit_is_413(server):

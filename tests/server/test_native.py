@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from server_process import running
+from server_process import TINY_MODEL, running
 
 PROMPT = "The model reads tokens, then"
 
@@ -188,3 +188,24 @@ def test_erasing_a_slot_forgets_its_cache(server):
     assert server.post("/slots/0?action=erase").json()["n_erased"] == 0
     assert server.post("/slots/9?action=erase").status_code == 400
     assert server.post("/slots/0?action=juggle").status_code == 400
+
+
+@pytest.mark.parametrize("prompt", ["", [""], ["", ""], [[""]]], ids=str)
+def test_an_empty_prompt_of_a_model_without_bos_has_an_empty_answer(prompt, no_bos):
+    answers = no_bos.post("/completion", {"prompt": prompt, "n_predict": 4, "n_cmpl": 1})
+    assert answers.status_code == 200, answers.text
+    answers = answers.json() if isinstance(answers.json(), list) else [answers.json()]
+    assert len(answers) == (2 if prompt == ["", ""] else 1)
+    for answer in answers:
+        assert answer["content"] == "" and answer["stop"] and answer["tokens_evaluated"] == answer["tokens_predicted"] == 0
+    choices = no_bos.post("/v1/completions", {"prompt": prompt, "max_tokens": 4, "n": 2}).json()["choices"]
+    assert [(c["text"], c["finish_reason"]) for c in choices] == [("", "stop")] * (2 * len(answers))
+    events = list(no_bos.events("/v1/completions", {"prompt": prompt, "max_tokens": 4, "stream": True}))
+    assert events[-1] == "[DONE]" and len(events) == len(answers) + 1
+    assert no_bos.post("/completion", {"prompt": "the next", "n_predict": 4}).json()["tokens_predicted"] == 4
+
+
+@pytest.fixture(scope="module")
+def no_bos():
+    with running("-np", "2", "--no-warmup", model=TINY_MODEL.with_name("qwen2.gguf")) as process:
+        yield process

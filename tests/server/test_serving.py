@@ -1,6 +1,7 @@
 """Start, stop, keys, CORS, cancellation, many clients at once."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import re
@@ -29,6 +30,25 @@ def test_a_client_that_leaves_frees_its_slot():
                     with pytest.raises(httpx.ReadTimeout):
                         client.post(server.url + "/completion", json=endless, timeout=0.3)
             server.wait_until_idle(seconds=2)
+
+
+def test_a_stream_that_waits_has_its_header_and_comments_after_each_interval():
+    with running("-c", "512", "-np", "1", "--context-shift", "--sse-ping-interval", "1") as server:
+        with httpx.Client(timeout=60) as client, contextlib.ExitStack() as stack:
+            busy = stack.enter_context(client.stream("POST", server.url + "/completion",
+                                                     json={**LONG, "n_predict": 1_000_000_000, "stream": True}))
+            next(busy.iter_lines())
+            begin = time.monotonic()
+            waiting = stack.enter_context(client.stream("POST", server.url + "/completion", json={**LONG, "n_predict": 2, "stream": True}))
+            assert waiting.status_code == 200 and waiting.headers["content-type"].startswith("text/event-stream")
+            lines = waiting.iter_lines()
+            assert [next(lines) for _ in range(6)] == [":", ""] * 3
+            assert 2.5 < time.monotonic() - begin < 15
+            # What can be seen at once is an ordinary error, busy or not.
+            assert server.post("/completion", {"prompt": "word " * 2000, "stream": True}).status_code == 400
+            busy.close()
+            rest = [line for line in lines if line.startswith("data: ")]
+            assert json.loads(rest[-1].removeprefix("data: "))["tokens_predicted"] == 2
 
 
 def test_more_streams_than_slots_all_finish(server):

@@ -11,6 +11,16 @@ using ggml::Error;
 using ggml::ErrorCode;
 using ggml::strf;
 
+namespace {
+
+std::string known_ids(std::size_t n_adapters) {
+  if (n_adapters == 0) return "the server was started without any";
+  if (n_adapters == 1) return "the server has one, with the id 0";
+  return strf("the server has %zu, with the ids 0 to %zu", n_adapters, n_adapters - 1);
+}
+
+}  // namespace
+
 std::vector<float> read_adapter_scales(std::string_view field, const Json& list, std::size_t n_adapters) {
   if (!list.is_array()) bad_field(field, "an array of {\"id\": number, \"scale\": number}", list);
   std::vector<float> scales(n_adapters, 0.0f);
@@ -23,10 +33,11 @@ std::vector<float> read_adapter_scales(std::string_view field, const Json& list,
       bad_field(field, "objects {\"id\": number, \"scale\": number}", entry);
     const bool known = id->is_number_unsigned() ? id->get<std::uint64_t>() < n_adapters : false;
     if (!known)
-      throw Error(ErrorCode::invalid_argument,
-                  strf("Field '%.*s': there is no adapter %s; the server has %zu", static_cast<int>(field.size()),
-                       field.data(), id->dump().c_str(), n_adapters),
-                  n_adapters == 0 ? "start it with --lora FILE" : "GET /lora-adapters lists them");
+      throw Error(
+          ErrorCode::invalid_argument,
+          strf("Field '%s[%td].id': there is no adapter %s; %s", field == "body" ? "" : std::string(field).c_str(),
+               &entry - &list.front(), id->dump().c_str(), known_ids(n_adapters).c_str()),
+          n_adapters == 0 ? "start it with --lora FILE" : "GET /lora-adapters lists them");
     const auto index = id->get<std::size_t>();
     if (listed[index])
       throw Error(ErrorCode::invalid_argument, strf("Field '%.*s': adapter %zu is listed twice",

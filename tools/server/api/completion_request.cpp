@@ -227,7 +227,7 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
   const auto add = [&](const Json& prompt) {
     std::vector<Token> tokens =
         tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true});
-    if (tokens.empty() && prompt.is_array()) bad_field(name, "at least one token", prompt);
+    if (prompt.is_array() && prompt.empty()) bad_field(name, "at least one token", prompt);
     prompts.tokens.push_back(std::move(tokens));
   };
   if (is_several_prompts(*value)) {
@@ -266,7 +266,39 @@ void set_prompts(CompletionRequest& request, Prompts prompts) {
   }
 }
 
+namespace {
+
+/// Fields that change nothing here still have a type.
+void check_idle_fields(const Fields& fields) {
+  for (const char* name : {"model", "user"}) (void)fields.text(name);
+  for (const char* name : {"verbose", "backend_sampling"}) (void)fields.boolean(name);
+  (void)fields.integer("n_cache_reuse", 0, kIntMax);
+}
+
+}  // namespace
+
+void check_text_fields(const Fields& fields) {
+  const Json* logprobs = fields.find("logprobs");
+  if (logprobs != nullptr && *logprobs == true)
+    bad_field("logprobs", strf("an integer from 0 to %d", ggml::kMaxReportedProbs), *logprobs);
+}
+
+void check_openai_text_fields(const Fields& fields, const CompletionRequest& request) {
+  check_text_fields(fields);
+  const auto refuse = [](const char* field, const char* what) {
+    throw Error(ErrorCode::invalid_argument, strf("Field '%s': %s", field, what), "leave the field out");
+  };
+  if (fields.boolean("echo").value_or(false))
+    refuse("echo", "the prompt cannot be a part of the answer in this version");
+  const int n = request.prompts.front().n_completions;
+  if (fields.integer("best_of", 1, kIntMax).value_or(1) > n)
+    refuse("best_of", "all answers are given, none is chosen; ask for more with n");
+  if (!fields.text("suffix").value_or("").empty())
+    refuse("suffix", "text that follows the answer is not taken into account in this version");
+}
+
 CompletionRequest read_completion_fields(const Fields& fields, const Service& service) {
+  check_idle_fields(fields);
   CompletionRequest request;
   GenerateRequest pattern;
   AnswerOptions& options = request.options;
@@ -316,8 +348,8 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
 
   int n_probs = 0;
   fields.read("n_probs", n_probs, 0, ggml::kMaxReportedProbs);
-  if (const Json* logprobs = fields.find("logprobs"); logprobs != nullptr && logprobs->is_number())
-    fields.read("logprobs", n_probs, 0, ggml::kMaxReportedProbs);
+  if (const Json* logprobs = fields.find("logprobs"); logprobs != nullptr && !logprobs->is_boolean())
+    fields.read("logprobs", n_probs, 0, ggml::kMaxReportedProbs);  // the chat endpoint reads the truth values
   options.report_probabilities = n_probs > 0;
   pattern.sampling.n_probs = n_probs;
   pattern.sampling.post_sampling_probs = options.post_sampling_probs;

@@ -42,6 +42,11 @@ struct CompletionRequest {
 /// honour, with the reason).
 [[nodiscard]] CompletionRequest read_completion_fields(const Fields& fields, const Service& service);
 
+/// What only the endpoints for text refuse, the native ones and OpenAI's; `request` is what read_completion_fields()
+/// gave. Throws Error(invalid_argument).
+void check_text_fields(const Fields& fields);
+void check_openai_text_fields(const Fields& fields, const CompletionRequest& request);
+
 /// The prompts of field `name` in all of its forms. Throws Error(invalid_argument).
 struct Prompts {
   std::vector<std::vector<Token>> tokens;

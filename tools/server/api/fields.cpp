@@ -22,8 +22,12 @@ std::string shortened(const Json& value) {
 
 }  // namespace
 
-Json parse_body(const std::string& text) {
-  return common::parse_json(text, "the body is", "send a JSON object, in UTF-8");
+Body parse_body(const std::string& text) {
+  return Body(common::parse_json(text, "the body is", "send a JSON object, in UTF-8"));
+}
+
+Body::~Body() {
+  common::release_json(json_);
 }
 
 void bad_field(std::string_view name, std::string_view expected, const Json& given) {
@@ -42,6 +46,8 @@ Fields::Fields(const Json& body) : body_(body) {
   if (!body.is_object())
     throw Error(ErrorCode::invalid_argument, "the body must be a JSON object, got " + shortened(body));
 }
+
+Fields::Fields(const Body& body) : Fields(body.json()) {}
 
 const Json* Fields::find(std::string_view name) const {
   const auto it = body_.find(name);

@@ -18,7 +18,7 @@ std::string message_of(const auto& action) {
 }
 
 TEST(Fields, ReadTypedValuesAndKeepDefaults) {
-  const Json body = parse_body(R"({"i": 5, "whole": 3.0, "b": true, "s": "x", "none": null})");
+  const Body body = parse_body(R"({"i": 5, "whole": 3.0, "b": true, "s": "x", "none": null})");
   const Fields fields(body);
   EXPECT_EQ(fields.integer("i", 0, 10), 5);
   EXPECT_EQ(fields.integer("whole", 0, 10), 3);
@@ -31,7 +31,7 @@ TEST(Fields, ReadTypedValuesAndKeepDefaults) {
 }
 
 TEST(Fields, NameTheFieldTheRangeAndTheValue) {
-  const Json body = parse_body(R"({"i": 99, "s": 5, "huge": 18446744073709551615})");
+  const Body body = parse_body(R"({"i": 99, "s": 5, "huge": 18446744073709551615})");
   const Fields fields(body);
   EXPECT_EQ(message_of([&] { (void)fields.integer("i", 0, 10); }),
             "Field 'i': expected an integer from 0 to 10, got 99");
@@ -55,7 +55,7 @@ TEST(ParseBody, ACutBodyIsCalledThat) {
 TEST(ParseBody, RefusesDeepNestingBeforeItCostsStack) {
   EXPECT_NE(message_of([] { (void)parse_body(std::string(1000000, '[')); }).find("deeper than 512"), std::string::npos);
   const std::string in_string = "{\"a\": \"" + std::string(2000, '[') + "\\\"[\"}";
-  EXPECT_EQ(parse_body(in_string)["a"].get<std::string>().size(), 2002u);
+  EXPECT_EQ(parse_body(in_string).json()["a"].get<std::string>().size(), 2002u);
 }
 
 TEST(ParseBody, RefusesInvalidUtf8) {

@@ -52,12 +52,25 @@ void Engine::submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mai
         strf("Field 'n': %d completions asked for, the server has %d slots", request.n_completions, params_.n_slots),
         "start the server with a larger -np");
   }
+  const std::size_t n_prompt = request.prompt.size();
+  const bool fits = n_prompt < static_cast<std::size_t>(params_.n_ctx_slot);
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) throw Error(ErrorCode::unavailable, "the server is shutting down");
-    incoming_.push_back({next_task_++, std::move(request), mailbox, first_answer});
+    if (fits) incoming_.push_back({next_task_++, std::move(request), mailbox, first_answer});
+    if (!fits) ++n_too_long_;
   }
-  wake_.notify_one();
+  if (fits) {
+    wake_.notify_one();
+    return;
+  }
+  // At once and not when its turn comes: by then a stream's header may have gone out.
+  const Error error(ErrorCode::exceeds_limit,
+                    strf("request (%zu tokens) exceeds the available context size (%d tokens), try increasing it",
+                         n_prompt, params_.n_ctx_slot),
+                    "start the server with a larger -c, or a smaller -np");
+  for (int i = 0; i < request.n_completions; ++i)
+    mailbox->push(first_answer + i, ErrorEvent{error, static_cast<int>(n_prompt), params_.n_ctx_slot});
 }
 
 EngineStatus Engine::status() {
@@ -133,7 +146,9 @@ void Engine::take_new_tasks() {
   {
     const std::lock_guard lock(mutex_);
     for (Task& task : incoming_) deferred_.push_back(std::move(task));
-    metrics_.n_requests += incoming_.size();
+    const std::uint64_t n_too_long = std::exchange(n_too_long_, 0);
+    metrics_.n_requests += incoming_.size() + n_too_long;
+    metrics_.n_failed += n_too_long;
     incoming_.clear();
     std::erase_if(erase_requests_, [&](int slot) {
       if (slots_[static_cast<std::size_t>(slot)].state != SlotState::idle) return false;
@@ -187,14 +202,6 @@ void Engine::fail_task(const Task& task, const Error& error) {
 }
 
 bool Engine::try_start(Task& task) {
-  const int n_prompt = static_cast<int>(task.request.prompt.size());
-  if (n_prompt >= params_.n_ctx_slot) {
-    fail_task(task, Error(ErrorCode::exceeds_limit,
-                          strf("request (%d tokens) exceeds the available context size (%d tokens), try increasing it",
-                               n_prompt, params_.n_ctx_slot),
-                          "start the server with a larger -c, or a smaller -np"));
-    return true;
-  }
   const auto n_idle =
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.state == SlotState::idle; });
   if (n_idle < task.request.n_completions) return false;
@@ -207,7 +214,7 @@ bool Engine::try_start(Task& task) {
     any.slot = -1;
     Slot* child = choose_slot(any, busy);
     begin(*child, task, i);
-    if (child->state == SlotState::idle) continue;  // refused at once
+    if (child->state == SlotState::idle) continue;  // ended at once
     child->state = SlotState::waiting;
     child->parent = first->id;
   }
@@ -271,7 +278,10 @@ void Engine::begin(Slot& slot, const Task& task, int completion) {
     slot.sampler->set_mask(slot.mask.get());
   } catch (const Error& error) {
     fail(slot, error);
+    return;
   }
+  // An empty text for a model without a token for the beginning: nothing to evaluate, nothing to go on from.
+  if (slot.request.prompt.empty()) finish(slot, StopType::none, {});
 }
 
 void Engine::reuse_prefix(Slot& slot) {

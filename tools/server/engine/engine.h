@@ -56,8 +56,9 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Queues a request; its completions come to `mailbox` as the answers first_answer, first_answer + 1, ... Throws
-  /// Error: invalid_argument (slot number, number of completions), unavailable (stopping).
+  /// Queues a request; its completions come to `mailbox` as the answers first_answer, first_answer + 1, ... One whose
+  /// prompt fits no slot has its errors there already when this returns. Throws Error: invalid_argument (slot number,
+  /// number of completions), unavailable (stopping).
   void submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mailbox, int first_answer);
   [[nodiscard]] EngineStatus status();
   /// The scales of LoRA adapters that requests have which bring none; those that run keep theirs.
@@ -127,6 +128,7 @@ class Engine {
   std::deque<int> erase_requests_;
   std::vector<int> erased_;  // per slot: tokens dropped by the last erase, -1 while it waits
   std::uint64_t next_task_ = 1;
+  std::uint64_t n_too_long_ = 0;  // requests refused by submit() that metrics_ does not count yet
   std::vector<float> adapter_scales_;
   EngineStatus status_;
   bool stopping_ = false;

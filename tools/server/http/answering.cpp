@@ -1,5 +1,6 @@
 #include "http/answering.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "api/pieces.h"
@@ -49,10 +50,21 @@ Json Answering::whole(const std::function<bool()>& client_left) {
   return format_->whole(answers_);
 }
 
-void Answering::await_first(const std::function<bool()>& client_left) {
-  while (!(first_ = mailbox_->pop(kPoll)).has_value()) {
+std::chrono::milliseconds Answering::until_ping() const {
+  if (request_.options.sse_ping_interval_s <= 0) return kPoll;
+  const double left_ms = last_sent_ms_ + 1000.0 * request_.options.sse_ping_interval_s - now_ms();
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::clamp(left_ms, 0.0, static_cast<double>(kPoll.count()))));
+}
+
+void Answering::await_start(const std::function<bool()>& client_left) {
+  while (true) {
+    const std::chrono::milliseconds wait = until_ping();
+    first_ = mailbox_->pop(wait);
+    if (first_.has_value() || wait.count() == 0) break;
     if (client_left()) throw ggml::Error(ggml::ErrorCode::cancelled, "the client has left");
   }
+  if (!first_.has_value()) return;
   if (const auto* failed = std::get_if<ErrorEvent>(&first_->event))
     throw Failed{to_http(failed->error, failed->n_prompt, failed->n_ctx)};
 }
@@ -60,7 +72,7 @@ void Answering::await_first(const std::function<bool()>& client_left) {
 std::string Answering::next_events(bool& ended) {
   std::string out;
   std::optional<Mailbox::Letter> letter =
-      first_.has_value() ? std::exchange(first_, std::nullopt) : mailbox_->pop(kPoll);
+      first_.has_value() ? std::exchange(first_, std::nullopt) : mailbox_->pop(until_ping());
   try {
     // Everything that is there already goes out in one write.
     for (; letter.has_value(); letter = mailbox_->pop(std::chrono::milliseconds(0))) take(*letter, &out);
@@ -76,10 +88,7 @@ std::string Answering::next_events(bool& ended) {
     ended = true;
   }
   const double now = now_ms();
-  if (out.empty() && request_.options.sse_ping_interval_s > 0 &&
-      now - last_sent_ms_ > 1000.0 * request_.options.sse_ping_interval_s) {
-    out = ":\n\n";
-  }
+  if (out.empty() && until_ping().count() == 0) out = ":\n\n";
   if (!out.empty()) last_sent_ms_ = now;
   return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,10 +25,11 @@ class Answering {
   /// The whole answer. Throws Failed when the engine reports an error, Error(cancelled) when the client has left.
   [[nodiscard]] Json whole(const std::function<bool()>& client_left);
 
-  /// Streams: waits for the first event, so that an early failure can still be an ordinary HTTP error. Same errors as
-  /// whole().
-  void await_first(const std::function<bool()>& client_left);
-  /// The next complete events of the stream, or "" after `kPoll` without any. Sets `ended` with the last.
+  /// Streams: waits for the first event, so that an early failure can still be an ordinary HTTP error, but no longer
+  /// than until the first comment of next_events() is due. Same errors as whole().
+  void await_start(const std::function<bool()>& client_left);
+  /// The next complete events of the stream, a comment where none has come for the request's sse_ping_interval, or ""
+  /// after `kPoll` without either. Sets `ended` with the last.
   [[nodiscard]] std::string next_events(bool& ended);
 
   [[nodiscard]] const AnswerOptions& options() const { return request_.options; }
@@ -40,6 +42,8 @@ class Answering {
  private:
   void take(Mailbox::Letter& letter, std::string* stream);
   void take_token(int index, const TokenEvent& event, std::string* stream);
+  /// Until a comment keeps the stream alive; at most kPoll.
+  [[nodiscard]] std::chrono::milliseconds until_ping() const;
   [[nodiscard]] bool all_ended() const { return n_ended_ == answers_.size(); }
 
   std::shared_ptr<Service> service_;

@@ -36,7 +36,7 @@ void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat form
       send(response, answering->whole(client_left));
       return;
     }
-    answering->await_first(client_left);
+    answering->await_start(client_left);
   } catch (const Answering::Failed& failed) {
     send(response, failed.error);
     return;
@@ -161,49 +161,51 @@ void HttpServer::adapters(const Request&, Response& response, const ServicePtr& 
 }
 
 void HttpServer::change_adapters(const Request& request, Response& response, const ServicePtr& service) {
-  send(response, set_adapters(parse_body(request.body), *service));
+  send(response, set_adapters(parse_body(request.body).json(), *service));
 }
 
 void HttpServer::tokenize(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   send_text(response, tokenize_answer(Fields(body), *service));
 }
 
 void HttpServer::detokenize(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   send(response, detokenize_json(Fields(body), *service));
 }
 
 void HttpServer::apply_template(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   send(response, {{"prompt", apply_chat_template(Fields(body), *service)}});
 }
 
 void HttpServer::count_tokens(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   const std::string prompt = apply_chat_template(Fields(body), *service);
   const std::size_t n = service->vocab().tokenize(prompt, {.add_special = true, .parse_special = true}).size();
   send(response, {{"object", "response.input_tokens"}, {"input_tokens", n}});
 }
 
 void HttpServer::native_completion(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   const Fields fields(body);
   CompletionRequest completion = read_completion_fields(fields, *service);
+  check_text_fields(fields);
   set_prompts(completion, read_prompts(fields, "prompt", *service));
   answer(std::move(completion), native_format, request, response, service);
 }
 
 void HttpServer::text_completion(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   const Fields fields(body);
   CompletionRequest completion = read_completion_fields(fields, *service);
+  check_openai_text_fields(fields, completion);
   set_prompts(completion, read_prompts(fields, "prompt", *service));
   answer(std::move(completion), text_completion_format, request, response, service);
 }
 
 void HttpServer::chat_completion(const Request& request, Response& response, const ServicePtr& service) {
-  const Json body = parse_body(request.body);
+  const Body body = parse_body(request.body);
   ChatRequest chat = read_chat_request(Fields(body), *service);
   answer(std::move(chat.completion), chat_completion_format, request, response, service);
 }
