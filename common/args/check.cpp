@@ -142,6 +142,9 @@ void check_model_given(Tool tool, const Settings& settings) {
                       "usage: llama-gguf FILE, or llama-gguf synth --help");
   }
   if (tool == Tool::gguf_synth) check_synth(settings.synth);
+  if (tool == Tool::gguf && std::count(settings.gguf.files.begin(), settings.gguf.files.end(), std::string()) > 0)
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: the name of the file is empty",
+                      "An unset variable between quotes gives such a word.");
   check_words(tool, settings);
   // Files of sums can be merged and looked at without a model.
   const bool sums_only = tool == Tool::imatrix && !settings.imatrix.inputs.empty() &&

@@ -5,6 +5,7 @@
 #include "common/args/args.h"
 
 int main() {
-  std::fputs(common::parameters_document().c_str(), stdout);
-  return std::fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  const bool written = std::fputs(common::parameters_document().c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  if (!written) std::perror("error: standard output");
+  return written ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -28,6 +28,13 @@ int run_or_plan(Tool tool, const Settings& settings, int (*run)(const Settings& 
   return print_plan(plan_run(settings, sequences_of(tool, settings)), settings);
 }
 
+/// What reads a key of the model long after its file was opened (chat template, sampling defaults) does not know the
+/// file's name.
+ggml::Error with_file_name(const ggml::Error& error, const Settings& settings) {
+  if (error.code() != ggml::ErrorCode::invalid_file || !error.message().starts_with("metadata key ")) return error;
+  return {error.code(), settings.model.path + ": " + error.message(), error.hint()};
+}
+
 void report(const ggml::Error& error) {
   // Errors about options are whole lines, as those that the parser finds.
   if (std::string_view(error.what()).starts_with("error")) {
@@ -51,7 +58,7 @@ int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Sett
     report(error);
     return kDoesNotFit;
   } catch (const ggml::Error& error) {
-    report(error);
+    report(with_file_name(error, parsed.settings));
   } catch (const std::bad_alloc&) {
     ggml::logf(ggml::LogLevel::error, "out of memory");
   } catch (const std::exception& error) {

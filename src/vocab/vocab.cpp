@@ -34,7 +34,7 @@ Vocab::Vocab(Vocab&&) noexcept = default;
 Vocab& Vocab::operator=(Vocab&&) noexcept = default;
 Vocab::~Vocab() = default;
 
-Vocab Vocab::load(const ggml::gguf::Metadata& metadata, const std::string& file) {
+Vocab Vocab::load(const ggml::gguf::Metadata& metadata, const std::string& file) try {
   auto impl = std::make_unique<Impl>();
   VocabData& data = impl->data;
   data.file = file;
@@ -58,6 +58,10 @@ Vocab Vocab::load(const ggml::gguf::Metadata& metadata, const std::string& file)
     }
   }
   return Vocab(std::move(impl));
+} catch (const ggml::Error& error) {
+  // A key of a wrong type is an error of the metadata, which do not know whose they are.
+  if (error.message().starts_with(file)) throw;
+  throw ggml::Error(error.code(), file + ": " + error.message(), error.hint());
 }
 
 VocabKind Vocab::kind() const noexcept {

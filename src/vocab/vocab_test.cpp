@@ -230,6 +230,19 @@ TEST(VocabLoad, NamesTheKeyThatIsWrong) {
   EXPECT_NE(load_error(scores).find("not a number"), std::string::npos);
 }
 
+TEST(VocabLoad, AKeyOfAWrongTypeIsToldWithTheFilesName) {
+  const auto message = [](auto set, const char* key) {
+    Metadata m = spm_metadata({"a"});
+    set(m, std::string("tokenizer.ggml.") + key);
+    return load_error(m);
+  };
+  const auto as_text = [](Metadata& m, const std::string& key) { m.set_string(key, "x"); };
+  for (const char* key : {"bos_token_id", "add_bos_token", "token_type", "suppress_tokens"})
+    EXPECT_EQ(message(as_text, key).find("test.gguf: metadata key 'tokenizer.ggml." + std::string(key) + "' is stored"),
+              0u)
+        << message(as_text, key);
+}
+
 TEST(VocabLoad, IgnoresSpecialIdsOutsideTheVocabulary) {
   Metadata m = spm_metadata({"a"});
   m.set_u32("tokenizer.ggml.eos_token_id", 5000);

@@ -182,9 +182,9 @@ class Session {
     } catch (const ggml::Error& error) {
       // A message that does not fit, or that the template refuses, costs its own turn only.
       if (error.code() == ggml::ErrorCode::io) throw;
+      if (settings_.prompt.single_turn) throw;
       conversation_.remove_last();
       ggml::logf(ggml::LogLevel::error, "%s%s%s", error.what(), error.hint().empty() ? "" : ": ", error.hint().c_str());
-      if (settings_.prompt.single_turn) throw;
     }
     console_.write("\n\n");
   }

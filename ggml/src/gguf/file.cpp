@@ -99,8 +99,9 @@ File File::open_parts(std::span<const std::string> paths) {
   const std::int64_t count = part_count(file.metadata_, paths[0]);
   check_is_first_part(file.metadata_, paths[0], count);
   if (static_cast<std::uint64_t>(count) != paths.size()) {
-    fail(paths[0],
-         strf("the model is in %lld parts, but %zu files are given", static_cast<long long>(count), paths.size()));
+    const std::string model = count == 1 ? "the model is whole in this file"
+                                         : strf("the model is in %lld parts", static_cast<long long>(count));
+    fail(paths[0], strf("%s, but %zu files are given", model.c_str(), paths.size()));
   }
   if (count == 1) return file;
   for (std::size_t number = 1; number < paths.size(); ++number) {
@@ -139,7 +140,10 @@ void File::append_part(File part, std::size_t number, std::int64_t n_parts) {
 void File::check_tensor_count() const {
   const std::string& path = shards_.front().path;
   const std::int64_t wanted = split_key(metadata_, path, "split.tensors.count", -1);
-  if (wanted < 0) fail(path, "a model in several parts must have the key split.tensors.count");
+  if (!metadata_.contains("split.tensors.count"))
+    fail(path, "a model in several parts must have the key split.tensors.count");
+  if (wanted < 0)
+    fail(path, strf("split.tensors.count is %lld, a number of tensors was expected", static_cast<long long>(wanted)));
   if (static_cast<std::uint64_t>(wanted) != tensors_.size()) {
     fail(path, strf("split.tensors.count is %lld, but the %zu parts hold %zu tensors", static_cast<long long>(wanted),
                     shards_.size(), tensors_.size()));

@@ -1,5 +1,7 @@
 #include "synth.h"
 
+#include <sys/statvfs.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +26,7 @@
 namespace gguf_tool {
 namespace {
 
+constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 /// Large enough that locking costs nothing, small enough that the chunks in flight stay near the cache.
 constexpr std::size_t kChunkBytes = std::size_t{8} << 20;
@@ -82,14 +85,20 @@ class WeightMaker {
   std::vector<Piece> pieces_;
 };
 
+std::string size_text(std::uint64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return size < kGiB ? fmt::format("{:.1f} MiB", size / kMiB) : fmt::format("{:.1f} GiB", size / kGiB);
+}
+
 void check_room(const std::string& output, std::uint64_t wanted) {
   const std::filesystem::path folder = std::filesystem::absolute(output).parent_path();
   std::error_code failed;
   const std::filesystem::space_info space = std::filesystem::space(folder, failed);
   if (failed || wanted <= space.available) return;  // a folder that does not exist is the writer's error
+  struct statvfs facts {};
+  if (statvfs(folder.c_str(), &facts) == 0 && (facts.f_flag & ST_RDONLY) != 0) return;  // and so is a read-only one
   throw ggml::Error(ggml::ErrorCode::exceeds_limit,
-                    fmt::format("{} needs {:.1f} GiB, {:.1f} GiB are free", output, static_cast<double>(wanted) / kGiB,
-                                static_cast<double>(space.available) / kGiB),
+                    fmt::format("{} needs {}, {} are free", output, size_text(wanted), size_text(space.available)),
                     "--sparse, --layers, --experts or --vocab make it smaller");
 }
 
