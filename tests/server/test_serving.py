@@ -37,7 +37,8 @@ def test_a_stream_that_waits_has_its_header_and_comments_after_each_interval():
         with httpx.Client(timeout=60) as client, contextlib.ExitStack() as stack:
             busy = stack.enter_context(client.stream("POST", server.url + "/completion",
                                                      json={**LONG, "n_predict": 1_000_000_000, "stream": True}))
-            next(busy.iter_lines())
+            busy_lines = busy.iter_lines()  # whose end would close the stream
+            next(busy_lines)
             begin = time.monotonic()
             waiting = stack.enter_context(client.stream("POST", server.url + "/completion", json={**LONG, "n_predict": 2, "stream": True}))
             assert waiting.status_code == 200 and waiting.headers["content-type"].startswith("text/event-stream")
