@@ -15,6 +15,7 @@ MAX_FUNCTION_LINES = 60
 MAX_KERNEL_LINES = 120  # straight-line kernels
 MAX_TYPE_FILES = 4
 SLOW_UNIT_SECONDS = 60
+RECENT_HEADERS = 80
 
 # The few places that may allocate by hand, each with its reason.
 ALLOCATORS = {
@@ -196,9 +197,18 @@ def report_slow_units(build):
             print(f"note: {name} took {seconds:.0f} s; a unit above {SLOW_UNIT_SECONDS} s of CPU is to be split")
 
 
-def check_headers():
-    """Each header compiles alone."""
+def recent_headers(headers, limit):
+    """Those of `headers` that recent commits touched, newest first, at most `limit`."""
+    known = set(headers)
+    changed = subprocess.run(["scripts/changed-files.sh"], capture_output=True, text=True, check=True).stdout.split("\n")
+    return [path for path in changed if path in known][:limit]
+
+
+def check_headers(limit=None):
+    """Each header compiles alone: all of them, or those touched last."""
     headers = [h for h in tracked(".h") if not h.startswith("tests/")]
+    if limit is not None:
+        headers = recent_headers(headers, limit)
     flags = ["-std=c++20", "-fsyntax-only", "-w", "-I.", "-Iggml/include", "-Iggml/src", "-Isrc/include", "-Isrc",
              "-Ithird_party/cpp-httplib", "-Itests/support", "-Icommon", "-Iggml/src/cpu/kernels",
              "-Itools", "-Itools/server", "-Itools/gguf", "-mavx2", "-mfma", "-mf16c"]
@@ -233,7 +243,12 @@ def main():
     check_architecture_names()
     check_format_names()
     check_isa_objects(build)
-    headers = 0 if "--no-headers" in sys.argv else check_headers()
+    if "--no-headers" in sys.argv:
+        headers = 0
+    elif "--recent-headers" in sys.argv:
+        headers = check_headers(RECENT_HEADERS)
+    else:
+        headers = check_headers()
     report_slow_units(build)
     for line in problems:
         print(line)
