@@ -95,7 +95,13 @@ bool is_gguf(const std::string& path) {
 }  // namespace
 
 ImportanceMatrix ImportanceMatrix::load(const std::string& path) {
-  return is_gguf(path) ? load_gguf(path) : load_legacy_importance(path);
+  if (!is_gguf(path)) return load_legacy_importance(path);
+  try {
+    return load_gguf(path);
+  } catch (const Error& error) {  // metadata that is read by key does not know its file
+    if (error.message().starts_with(path)) throw;
+    throw Error(error.code(), path + ": " + error.message(), error.hint());
+  }
 }
 
 void ImportanceMatrix::save_gguf(const std::string& path) const {
