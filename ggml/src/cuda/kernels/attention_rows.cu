@@ -20,24 +20,6 @@ constexpr int kMostLanes = kWarp * kLaneValues;   // elements that a warp's lane
 constexpr int kLargeChunks = 3, kLargeHeads = 4;  // of heads with more
 static_assert(kLaneValues == kLoadValues);
 
-/// Sums of kHeads values over kLanes lanes; lane l of them gets that of head l / (kLanes / kHeads).
-template <int kHeads, int kLanes>
-__device__ __forceinline__ float scatter_sums(float (&s)[kHeads], int lane) {
-  int offset = kLanes / 2;
-#pragma unroll
-  for (int width = kHeads / 2; width > 0; width /= 2, offset /= 2) {
-    const bool upper = (lane & offset) != 0;
-#pragma unroll
-    for (int i = 0; i < width; ++i) {
-      const float sent = upper ? s[i] : s[i + width], kept = upper ? s[i + width] : s[i];
-      s[i] = kept + __shfl_xor_sync(~0u, sent, offset);
-    }
-  }
-#pragma unroll
-  for (; offset > 0; offset /= 2) s[0] += __shfl_xor_sync(~0u, s[0], offset);
-  return s[0];
-}
-
 /// What a block works on.
 struct Work {
   int row, head_kv, first_head, n_heads;  // of the query

@@ -67,4 +67,22 @@ __device__ inline float alibi_slope(const AttentionArgs& a, int head) {
                    : exp2f(-a.max_alibi_bias / 2.0f / static_cast<float>(n2) * static_cast<float>(2 * (head - n2) + 1));
 }
 
+/// Sums of kHeads values over kLanes lanes; lane l of them gets that of head l / (kLanes / kHeads).
+template <int kHeads, int kLanes>
+__device__ __forceinline__ float scatter_sums(float (&s)[kHeads], int lane) {
+  int offset = kLanes / 2;
+#pragma unroll
+  for (int width = kHeads / 2; width > 0; width /= 2, offset /= 2) {
+    const bool upper = (lane & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const float sent = upper ? s[i] : s[i + width], kept = upper ? s[i + width] : s[i];
+      s[i] = kept + __shfl_xor_sync(~0u, sent, offset);
+    }
+  }
+#pragma unroll
+  for (; offset > 0; offset /= 2) s[0] += __shfl_xor_sync(~0u, s[0], offset);
+  return s[0];
+}
+
 }  // namespace ggml::cuda

@@ -134,15 +134,6 @@ __device__ __forceinline__ void store_new(const KvPlanes& kv, const Work& w, boo
   for (int i = lane; i < d; i += kWarp) to[i] = __float2half_rn(head[i]);
 }
 
-__device__ __forceinline__ void halves(const uint4& bits, float (&v)[kLaneValues]) {
-  const auto* h = reinterpret_cast<const __half2*>(&bits);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 f = __half22float2(h[i]);
-    v[2 * i] = f.x;
-    v[2 * i + 1] = f.y;
-  }
-}
 __device__ __forceinline__ uint4 as_halves(const float* v) {
   uint4 bits;
   auto* h = reinterpret_cast<__half2*>(&bits);
@@ -187,34 +178,17 @@ struct State {
   float acc[kPack][kLaneValues] = {};
   float top = -INFINITY, sum = 0.0f;
 
-  /// The sum over kLanes lanes of the lane's own head.
-  static __device__ __forceinline__ float scatter(float (&s)[kPack], int lane) {
-    int offset = kLanes / 2;
-#pragma unroll
-    for (int width = kPack / 2; width > 0; width /= 2, offset /= 2) {
-      const bool upper = (lane & offset) != 0;
-#pragma unroll
-      for (int i = 0; i < width; ++i) {
-        const float sent = upper ? s[i] : s[i + width], kept = upper ? s[i + width] : s[i];
-        s[i] = kept + __shfl_xor_sync(~0u, sent, offset);
-      }
-    }
-#pragma unroll
-    for (; offset > 0; offset /= 2) s[0] += __shfl_xor_sync(~0u, s[0], offset);
-    return s[0];
-  }
-
   __device__ __forceinline__ float score(const AttentionArgs& a, const Work& w, const uint4& key, int cell) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     float k[kLaneValues], s[kPack];
-    halves(key, k);
+    halves_to_floats(key, k);
 #pragma unroll
     for (int h = 0; h < kPack; ++h) {
       s[h] = 0.0f;
 #pragma unroll
       for (int j = 0; j < kLaneValues; ++j) s[h] += q[h][j] * k[j];
     }
-    float v = scatter(s, lane) * a.scale;
+    float v = scatter_sums<kPack, kLanes>(s, lane) * a.scale;
     if (a.softcap > 0) v = a.softcap * tanhf(v / a.softcap);
     if (a.max_alibi_bias > 0) {
       v -= alibi_slope(a, w.first_head + lane % kLanes / kPerHead) * static_cast<float>(w.cell - cell);
@@ -234,7 +208,7 @@ struct State {
     sum = sum * factor + p;
     top = best;
     float v[kLaneValues];
-    halves(data.v, v);
+    halves_to_floats(data.v, v);
 #pragma unroll
     for (int h = 0; h < kPack; ++h) {
       const int from = lane / kLanes * kLanes + h * kPerHead;
