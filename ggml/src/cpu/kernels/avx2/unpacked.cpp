@@ -1,6 +1,7 @@
 // x86-64-v3: AVX2, FMA, F16C: the types that are unpacked before they are multiplied.
 #include "cpu/kernels/unpacked.h"
 #include "cpu/kernels/isa_unit.h"
+#include "cpu/kernels/narrow.h"
 #include "quant/codec.h"
 #include "quant/grids.h"
 

@@ -1,5 +1,6 @@
 // AVX-512 F, BW, VL, DQ: the types that are unpacked before they are multiplied.
 #include "cpu/kernels/isa_unit.h"
+#include "cpu/kernels/narrow.h"
 #include "cpu/kernels/unpacked.h"
 #include "quant/codec.h"
 #include "quant/grids.h"
