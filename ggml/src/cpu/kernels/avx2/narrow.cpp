@@ -16,7 +16,21 @@ constexpr int kPrefetchBytes = 1024;
 }  // namespace
 
 MatmulFn narrow_function(DType type) noexcept {
-  return kNarrowFunctions[static_cast<std::size_t>(type)];
+  const auto i = static_cast<std::size_t>(type);
+  return kNarrowFunctions[i] != nullptr ? kNarrowFunctions[i] : kRowsGemv[i];
+}
+
+MatmulFn single_row_function(DType type) noexcept {
+  return kSingleFunctions[static_cast<std::size_t>(type)];
+}
+
+quant::UnpackFn vector_unpack(DType type) noexcept {
+  return kVectorUnpack[static_cast<std::size_t>(type)];
+}
+
+const RowsForm* rows_form(DType type) noexcept {
+  const RowsForm& form = kRowsForms[static_cast<std::size_t>(type)];
+  return form.fill != nullptr ? &form : nullptr;
 }
 
 }  // namespace ggml::cpu
