@@ -8,6 +8,7 @@
 #include "decode/offload_rules.h"
 #include "decode/segments.h"
 #include "ggml/device.h"
+#include "ggml/host_results.h"
 #include "ggml/scheduler.h"
 #include "llama/context.h"
 
@@ -23,6 +24,10 @@ class ProgramCache {
 
   [[nodiscard]] ggml::Program& get(const SegmentKey& key);
   void run(const SegmentKey& key, const ggml::StepCounts& counts, const ggml::StopToken& stop);
+  /// Of the program of a key; null: it leaves its results to the host.
+  [[nodiscard]] ggml::HostResults* host_results(const SegmentKey& key) {
+    return dynamic_cast<ggml::HostResults*>(&get(key));
+  }
   /// Begins to send the weights that a program will need.
   void send_ahead(const SegmentKey& key) { scheduler_.send_ahead(get(key)); }
   /// Puts rows of the stream between layers aside, and back.

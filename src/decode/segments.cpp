@@ -19,9 +19,9 @@ using ggml::TensorId;
 
 namespace {
 
-// A stop token is looked at between segments, and a decode step may slip in there; few enough that their number does
-// not show in the time of a token.
-constexpr int kLayersPerRun = 8;
+// A stop token is looked at between segments, and a decode step may slip in there. A card begins with the first run
+// while the others are handed to it, which takes the longer the more layers they have; each costs some microseconds.
+constexpr int kLayersOfFirstRun = 8, kLayersPerRun = 24;
 
 int blocks_of(int cells) {
   return (cells + ggml::kKvBlockTokens - 1) / ggml::kKvBlockTokens;
@@ -100,11 +100,12 @@ ggml::KvLayout kv_layout(const Hparams& hparams, const LayerHparams& layer, cons
 }
 
 int n_layer_runs(const Hparams& hparams) noexcept {
-  return (hparams.n_layer + kLayersPerRun - 1) / kLayersPerRun;
+  const int after = std::max(hparams.n_layer - kLayersOfFirstRun, 0);
+  return 1 + (after + kLayersPerRun - 1) / kLayersPerRun;
 }
 
 int first_layer(int run) noexcept {
-  return run * kLayersPerRun;
+  return run == 0 ? 0 : kLayersOfFirstRun + (run - 1) * kLayersPerRun;
 }
 
 std::optional<StateSpec> plan_states(const Hparams& hparams, const ContextParams& params,
@@ -247,7 +248,7 @@ Graph SegmentBuilder::build_run(const SegmentKey& key) const {
                                                           : b.port(port::spans(GroupId(cache_.n_groups())),
                                                                    "spans.state", DType::i32, of_spans, Rows::fixed);
   const int begin = key.by_layer ? border : first_layer(border);
-  const int end = std::min(begin + (key.by_layer ? 1 : kLayersPerRun), hparams.n_layer);
+  const int end = key.by_layer ? begin + 1 : std::min(first_layer(border + 1), hparams.n_layer);
   AdapterScales adapters = adapter_scales(b, {key.adapters, port::adapter_scales, Shape(1, t), Rows::tokens});
   std::vector<LayerBuilder::Renamed> renamed;
   std::vector<LayerBuilder> layers;

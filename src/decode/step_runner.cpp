@@ -1,6 +1,7 @@
 #include "decode/step_runner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "ggml/error.h"
@@ -39,21 +40,29 @@ constexpr std::size_t kMaxAdapterSets = 8;  // with programs of their own
               "the weights may be damaged (--check-tensors looks for it), or a cache type too coarse for this model");
 }
 
-/// Ends the step instead of the process when a model's arithmetic has failed.
-void check_numbers(std::span<const float> values, const char* what) {
-  bool bad = false;
-  for (const float v : values) bad |= v != v;
-  if (bad) fail_numbers(what);
+/// Whether any value is no number, by its bits: comparisons of floats may trap, so compilers leave them one by one.
+bool any_nan(std::span<const float> values) {
+  constexpr std::int32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+  std::int32_t bad = 0;
+  for (const float v : values) bad |= (std::bit_cast<std::int32_t>(v) & kMagnitude) > kInfinity ? 1 : 0;
+  return bad != 0;
 }
 
-/// The same while the values are copied: a card has just written them past the processor's caches.
+/// Ends the step instead of the process when a model's arithmetic has failed.
+void check_numbers(std::span<const float> values, const char* what) {
+  if (any_nan(values)) fail_numbers(what);
+}
+
+/// The same while the values are copied: a card has just written them past the processor's caches. Each piece is looked
+/// at where it has arrived.
 void copy_numbers(std::span<const float> values, float* to, const char* what) {
-  bool bad = false;
-  for (const float v : values) {
-    *to++ = v;
-    bad |= v != v;
+  constexpr std::size_t kPiece = 4096;
+  for (; !values.empty(); values = values.subspan(std::min(kPiece, values.size()))) {
+    const std::size_t n = std::min(kPiece, values.size());
+    std::memcpy(to, values.data(), n * sizeof(float));
+    check_numbers({to, n}, what);
+    to += n;
   }
-  if (bad) fail_numbers(what);
 }
 
 void check_stop(const ggml::StopToken& stop) {
@@ -70,7 +79,8 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
       sets_(machinery.ports),
       programs_(machinery.programs),
       segments_(machinery.segments),
-      offload_(machinery.offload) {
+      offload_(machinery.offload),
+      homes_(machinery.homes) {
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
   if (offload_.top() > 0 && params.n_batch > params.n_ubatch)
     kept_ = KeptStreams(machinery.homes, stream_bytes(params.n_ubatch),
@@ -466,9 +476,29 @@ void StepRunner::run_head(const Step& step, std::span<const Output> outputs, con
   key.token_bucket = 0;
   key.output_bucket = bucket_for(n, ports().sizes().max_head_rows);
   key.sample = sample;
+  ggml::HostResults* results = programs_.host_results(key);
+  const bool sent = send_logits(outputs, results, output);
   programs_.run(key, counts, stop);
   programs_.synchronise();
-  store(outputs, output);
+  const std::optional<bool> nan = results == nullptr ? std::nullopt : results->gave_nan();
+  if (nan.value_or(false)) fail_numbers("logits");
+  if (sent) return;
+  store(outputs, nan.has_value(), output);
+}
+
+/// Lets a card write the only row of logits that a step wants to where it is handed out: for the processor it is a long
+/// way to what a card has written.
+bool StepRunner::send_logits(std::span<const Output> outputs, ggml::HostResults* results, StepOutput& output) {
+  const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
+  if (results == nullptr || !results->gave_nan().has_value() || outputs.size() != 1 || output.logits.size() != n_vocab)
+    return false;
+  if (outputs.front().logits == nullptr || outputs.front().sampler != nullptr) return false;
+  if (output.card_logits == nullptr)
+    output.card_logits = homes_.host().allocate(n_vocab * sizeof(float), ggml::BufferKind::host_pinned);
+  if (!results->send_result(port::kLogits, output.card_logits->data())) return false;
+  output.result.sequences[static_cast<std::size_t>(outputs.front().sequence)].logits = {
+      reinterpret_cast<const float*>(output.card_logits->data()), n_vocab};
+  return true;
 }
 
 /// Fills the rows of the sample op; false when no output wants a token from it.
@@ -515,11 +545,16 @@ void StepRunner::sample_on_host(std::size_t output, Sampler& sampler) {
                              std::span<const ggml::SampleAdjust>(adjust_).subspan(begin, end - begin), allowed);
 }
 
-void StepRunner::store(std::span<const Output> outputs, StepOutput& output) {
+/// `checked`: the logits are known to be numbers.
+void StepRunner::store(std::span<const Output> outputs, bool checked, StepOutput& output) {
   const auto n_vocab = static_cast<std::size_t>(model_.hparams().n_vocab);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::span<const float> logits(ports().logits() + i * n_vocab, n_vocab);
-    outputs[i].logits != nullptr ? copy_numbers(logits, outputs[i].logits, "logits") : check_numbers(logits, "logits");
+    if (outputs[i].logits != nullptr) {
+      copy_numbers(logits, outputs[i].logits, "logits");
+    } else if (!checked) {
+      check_numbers(logits, "logits");
+    }
     if (outputs[i].sampler == nullptr) continue;
     const bool on_host = outputs[i].sampler->on_host();
     if (on_host) sample_on_host(i, *outputs[i].sampler);

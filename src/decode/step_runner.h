@@ -18,6 +18,7 @@ namespace llama {
 struct StepOutput {
   StepResult result;
   std::vector<float> logits;
+  std::unique_ptr<ggml::Buffer> card_logits;  // one row, where a card writes it in place of `logits`
   std::vector<float> embeddings;
 };
 
@@ -101,9 +102,10 @@ class StepRunner {
   void run_segment(int segment, const ggml::StopToken& stop);
   void run_outputs(const Step& step, const ggml::StopToken& stop, StepOutput& output);
   void run_head(const Step& step, std::span<const Output> outputs, const ggml::StopToken& stop, StepOutput& output);
+  [[nodiscard]] bool send_logits(std::span<const Output> outputs, ggml::HostResults* results, StepOutput& output);
   [[nodiscard]] bool prepare_samplers(std::span<const Output> outputs);
   void sample_on_host(std::size_t output, Sampler& sampler);
-  void store(std::span<const Output> outputs, StepOutput& output);
+  void store(std::span<const Output> outputs, bool checked, StepOutput& output);
   void prepare_embeddings(const Step& step, StepOutput& output);
   void run_embeddings(const Step& step, const ggml::StopToken& stop);
   /// Tokens of the part's sequence before it in this step.
@@ -121,6 +123,7 @@ class StepRunner {
   ProgramCache& programs_;
   const SegmentBuilder& segments_;
   const OffloadRules& offload_;
+  const PortHomes& homes_;
   KeptStreams kept_;
 
   std::vector<AdapterSet> known_adapter_sets_;  // that have programs

@@ -1,5 +1,7 @@
 #include "cuda/ports_on_card.h"
 
+#include <cstring>
+
 #include "core/graph_walk.h"
 #include "cuda/kernels/activations.h"
 #include "ggml/error.h"
@@ -92,10 +94,39 @@ PortsOnCard::PortsOnCard(const Graph& graph, int device, std::span<std::byte*> a
       const int capacity = t.rows == Rows::tokens    ? graph.token_bucket
                            : t.rows == Rows::outputs ? graph.output_bucket
                                                      : 1;
-      results_.push_back({writers[i], copy, addresses[i], t.shape.elements() / capacity, t.rows, capacity});
+      results_.push_back({writers[i], t.port, copy, addresses[i], t.shape.elements() / capacity, t.rows, capacity});
     }
     addresses[i] = copy;
   }
+  if (results_.empty()) return;
+  const std::size_t bytes = results_.size() * sizeof(std::byte*);
+  targets_ = std::make_unique<CudaBuffer>(device, bytes, BufferKind::host_pinned);
+  targets_on_card_ = std::make_unique<CudaBuffer>(device, bytes, BufferKind::device);
+  nan_ = std::make_unique<CudaBuffer>(device, sizeof(int), BufferKind::host_pinned);
+  for (const Result& r : results_) next_targets_.push_back(r.to);
+  add(targets_->data(), targets_on_card_->data(), bytes);
+  begin_run();
+}
+
+bool PortsOnCard::send_result(PortId port, std::byte* to) {
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i].port != port) continue;
+    next_targets_[i] = to;
+    return true;
+  }
+  return false;
+}
+
+std::optional<bool> PortsOnCard::gave_nan() const {
+  if (nan_ == nullptr) return std::nullopt;
+  return *reinterpret_cast<const int*>(nan_->data()) != 0;
+}
+
+void PortsOnCard::begin_run() {
+  if (nan_ == nullptr) return;
+  *reinterpret_cast<int*>(nan_->data()) = 0;
+  std::memcpy(targets_->data(), next_targets_.data(), next_targets_.size() * sizeof(std::byte*));
+  for (std::size_t i = 0; i < results_.size(); ++i) next_targets_[i] = results_[i].to;
 }
 
 void PortsOnCard::add(const std::byte* from, std::byte* to, std::size_t bytes) {
@@ -106,11 +137,14 @@ void PortsOnCard::add(const std::byte* from, std::byte* to, std::size_t bytes) {
 
 void PortsOnCard::launch_results(std::size_t begin, std::size_t end, const DeviceCounts* counts,
                                  cudaStream_t stream) const {
-  for (const Result& r : results_) {
+  for (std::size_t i = 0; i < results_.size(); ++i) {
+    const Result& r = results_[i];
     if (r.node < begin || r.node >= end) continue;
     RowCount rows{nullptr, r.capacity, r.capacity};
     if (r.capacity > 1) rows = {r.rows == Rows::tokens ? &counts->n_tokens : &counts->n_outputs, 1, r.capacity};
-    launch_copy(r.from, r.to, r.row_words, rows, stream);
+    const auto* to = reinterpret_cast<float* const*>(targets_on_card_->data()) + i;
+    launch_put_result(reinterpret_cast<const float*>(r.from), to, r.row_words, rows,
+                      reinterpret_cast<int*>(nan_->data()), stream);
   }
 }
 

@@ -242,6 +242,7 @@ void CudaProgram::run(cudaStream_t stream, const StepCounts& counts, const StopT
   }
   const DeviceCounts now{counts.n_tokens, counts.n_outputs, counts.n_spans};
   std::memcpy(host_counts_.data(), &now, sizeof now);
+  ports_.begin_run();
   for (Stretch& stretch : stretches_) {
     if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
     if (stretch.end > stretch.begin || &stretch == &stretches_.front()) {

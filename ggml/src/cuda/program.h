@@ -7,6 +7,7 @@
 #include "cuda/lowered_graph.h"
 #include "cuda/ports_on_card.h"
 #include "cuda/resources.h"
+#include "ggml/host_results.h"
 
 namespace ggml::cuda {
 
@@ -31,13 +32,15 @@ struct CudaProgramInputs {
 
 /// A compiled graph with all addresses bound. Its kernels are captured into CUDA graphs at the first run, one graph for
 /// each run of nodes without work for the host between them.
-class CudaProgram final : public Program {
+class CudaProgram final : public Program, public HostResults {
  public:
   CudaProgram(LoweredGraph lowered, const CudaProgramInputs& inputs);
   ~CudaProgram() override;
 
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return plan_; }
   [[nodiscard]] std::vector<std::string> describe() const override { return lowered_.notes; }
+  [[nodiscard]] bool send_result(PortId port, std::byte* to) override { return ports_.send_result(port, to); }
+  [[nodiscard]] std::optional<bool> gave_nan() const override { return ports_.gave_nan(); }
   /// Kernels in the graphs that were captured so far.
   [[nodiscard]] std::size_t launches() const noexcept;
 

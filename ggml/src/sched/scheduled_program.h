@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ggml/device.h"
+#include "ggml/host_results.h"
 #include "sched/staging.h"
 #include "sched/streams.h"
 
@@ -28,7 +29,7 @@ struct BoundCopy {
 };
 
 /// The programs of a schedule's splits and the copies around them.
-class ScheduledProgram final : public Program {
+class ScheduledProgram final : public Program, public HostResults {
  public:
   struct Part {
     int device = 0;
@@ -47,6 +48,14 @@ class ScheduledProgram final : public Program {
     for (const Part& part : parts)
       for (std::string& line : part.program->describe()) lines.push_back(std::move(line));
     return lines;
+  }
+  [[nodiscard]] bool send_result(PortId port, std::byte* to) override {
+    HostResults* results = host_results();
+    return results != nullptr && results->send_result(port, to);
+  }
+  [[nodiscard]] std::optional<bool> gave_nan() const override {
+    const HostResults* results = host_results();
+    return results == nullptr ? std::nullopt : results->gave_nan();
   }
   /// The parts' arenas added up; offsets only where there is one part.
   void sum_memory() {
@@ -67,6 +76,11 @@ class ScheduledProgram final : public Program {
   std::vector<Part> parts;
 
  private:
+  /// Of the only part: what several leave, some of them may not have looked at.
+  [[nodiscard]] HostResults* host_results() const {
+    return parts.size() == 1 ? dynamic_cast<HostResults*>(parts.front().program.get()) : nullptr;
+  }
+
   MemoryPlan plan_;
 };
 

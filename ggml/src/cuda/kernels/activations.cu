@@ -6,6 +6,7 @@
 #include "cuda/kernels/activate.cuh"
 #include "cuda/kernels/device.cuh"
 #include "cuda/kernels/launch.cuh"
+#include "cuda/kernels/rounding.cuh"
 #include "cuda/kernels/turn.cuh"
 
 // Kernels over activations. All are small next to the products; each row or element is read once.
@@ -16,6 +17,44 @@ constexpr int kBlock = 256;
 
 unsigned blocks_for(std::int64_t n) {
   return static_cast<unsigned>((n + kBlock - 1) / kBlock);
+}
+
+/// The warps of a launch take runs of 256 values, row by row.
+struct Run {
+  std::int64_t row;
+  int at;  // of this lane's eight values
+
+  explicit __device__ Run(int k) {
+    const int per_row = (k + kWarpValues - 1) / kWarpValues;
+    const std::int64_t run = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp;
+    row = run / per_row;
+    at = static_cast<int>(run % per_row) * kWarpValues + static_cast<int>(threadIdx.x) % kWarp * kLaneValues;
+  }
+};
+unsigned blocks_for_runs(const RowCount& rows, std::int64_t k) {
+  return blocks_for(rows.capacity * ((k + kWarpValues - 1) / kWarpValues) * kWarp);
+}
+
+__global__ void __launch_bounds__(kBlock) quantise_runs(ActType act, const QuantiseArgs a) {
+  begin_kernel();
+  const Run run(a.k);
+  if (run.row >= live(a.rows)) return;
+  float v[kLaneValues];
+  load_values(a.x + run.row * a.k, run.at, a.k, v);
+  write_rounded(act, v, run.at, a.k, run.row, a.to);
+}
+
+__global__ void __launch_bounds__(kBlock) gated_rounded(GatedParams p, const GatedArgs a, const RoundedOutput to) {
+  begin_kernel();
+  const int width = static_cast<int>(a.width);
+  const Run run(width);
+  if (run.row >= live(a.rows)) return;
+  float v[kLaneValues], up[kLaneValues];
+  load_values(a.gate + run.row * a.stride, run.at, width, v);
+  load_values(a.up + run.row * a.stride, run.at, width, up);
+#pragma unroll
+  for (int j = 0; j < kLaneValues; ++j) v[j] = run.at < width ? gated_value(p, v[j], up[j]) : 0.0f;
+  write_rounded(to.act, v, run.at, width, run.row, to.to);
 }
 
 /// A warp's 32 values with one scale.
@@ -160,6 +199,40 @@ __global__ void __launch_bounds__(kBlock) norm_rows(const NormArgs a) {
   }
 }
 
+constexpr int kShortRow = 256;
+
+/// A warp per row.
+__global__ void __launch_bounds__(kBlock) norm_short_rows(const NormArgs a) {
+  constexpr int kEach = kShortRow / kWarp;
+  begin_kernel();
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  if (row >= live(a.rows)) return;
+  float v[kEach], total = 0, squares = 0;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int i = lane + j * kWarp;
+    v[j] = i < a.n ? a.x[row * a.n + i] : 0.0f;
+    total += v[j];
+  }
+  const float n = static_cast<float>(a.n);
+  const float mean = a.kind == NormKind::layer ? warp_sum(total) / n : 0.0f;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) squares += lane + j * kWarp < a.n ? (v[j] - mean) * (v[j] - mean) : 0.0f;
+  squares = warp_sum(squares);
+  const float divisor = a.kind == NormKind::l2 ? fmaxf(sqrtf(squares), a.eps) : sqrtf(squares / n + a.eps);
+  const int first = a.heads > 1 ? static_cast<int>(row % a.heads) * a.n : 0;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    const int i = lane + j * kWarp;
+    if (i >= a.n) continue;
+    float y = (v[j] - mean) / divisor;
+    if (a.weight != nullptr) y *= a.weight[first + i];
+    if (a.bias != nullptr) y += a.bias[first + i];
+    a.y[row * a.n + i] = y;
+  }
+}
+
 template <BinaryKind kKind>
 __global__ void __launch_bounds__(kBlock) binary(const BinaryArgs a) {
   begin_kernel();
@@ -216,6 +289,16 @@ __global__ void __launch_bounds__(kBlock)
   if (i < live(rows) * per_row) y[i] = x[i];
 }
 
+__global__ void __launch_bounds__(kBlock)
+    put_result(const float* x, float* const* y, std::int64_t per_row, RowCount rows, int* nan) {
+  begin_kernel();
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
+  if (i >= live(rows) * per_row) return;
+  const float v = x[i];
+  (*y)[i] = v;
+  if (v != v) *nan = 1;
+}
+
 /// A block per token: its angles once, then all heads.
 __global__ void __launch_bounds__(kBlock) rotate(const RotateArgs a) {
   extern __shared__ float2 angles[];
@@ -247,9 +330,16 @@ __global__ void __launch_bounds__(kBlock) rotate(const RotateArgs a) {
   }
 }
 
+bool is_aligned(const float* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+}
+
 }  // namespace
 
 void launch_quantise(ActType act, const QuantiseArgs& args, cudaStream_t stream) {
+  if (is_aligned(args.x) && args.k % kUnit == 0) {
+    return launch(quantise_runs, blocks_for_runs(args.rows, args.k), kBlock, 0, stream, act, args);
+  }
   const std::int64_t n = static_cast<std::int64_t>(args.rows.capacity) * args.k;
   if (act == ActType::q8_k) {
     const auto blocks = static_cast<unsigned>(args.rows.capacity * ((args.k + kBlock - 1) / kBlock));
@@ -279,9 +369,12 @@ void launch_round(ActType act, const float* x, float* y, int k, const RowCount& 
 }
 
 void launch_norm(const NormArgs& args, cudaStream_t stream) {
-  const auto aligned = [](const float* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  if (norm_fits_registers(args.n, args.heads) && aligned(args.x) && aligned(args.y) && aligned(args.residual)) {
+  if (norm_fits_registers(args.n, args.heads) && is_aligned(args.x) && is_aligned(args.y) &&
+      is_aligned(args.residual)) {
     return launch_norm_in_registers(args, stream);
+  }
+  if (args.n <= kShortRow && args.residual == nullptr) {
+    return launch(norm_short_rows, blocks_for(std::int64_t{args.rows.capacity} * kWarp), kBlock, 0, stream, args);
   }
   launch(norm_rows, static_cast<unsigned>(args.rows.capacity), kBlock, 0, stream, args);
 }
@@ -300,6 +393,11 @@ void launch_gated(const GatedParams& params, const GatedArgs& args, cudaStream_t
   launch(gated, blocks_for(args.rows.capacity * args.width), kBlock, 0, stream, params, args);
 }
 
+void launch_gated_rounded(const GatedParams& params, const GatedArgs& args, const RoundedOutput& to,
+                          cudaStream_t stream) {
+  launch(gated_rounded, blocks_for_runs(args.rows, args.width), kBlock, 0, stream, params, args, to);
+}
+
 void launch_clamp(float bound, float* x, std::int64_t width, const RowCount& rows, cudaStream_t stream) {
   launch_unary({UnaryKind::clamp, Activation::none, bound}, x, x, width, rows, stream);
 }
@@ -307,6 +405,11 @@ void launch_clamp(float bound, float* x, std::int64_t width, const RowCount& row
 void launch_copy(const void* x, void* y, std::int64_t words_per_row, const RowCount& rows, cudaStream_t stream) {
   launch(copy_words, blocks_for(rows.capacity * words_per_row), kBlock, 0, stream, static_cast<const std::uint32_t*>(x),
          static_cast<std::uint32_t*>(y), words_per_row, rows);
+}
+
+void launch_put_result(const float* x, float* const* y, std::int64_t per_row, const RowCount& rows, int* nan,
+                       cudaStream_t stream) {
+  launch(put_result, blocks_for(rows.capacity * per_row), kBlock, 0, stream, x, y, per_row, rows, nan);
 }
 
 void launch_rotate(const RotateArgs& args, cudaStream_t stream) {

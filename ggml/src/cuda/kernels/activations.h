@@ -69,9 +69,16 @@ struct GatedArgs {
   RowCount rows;
 };
 void launch_gated(const GatedParams& params, const GatedArgs& args, CUstream_st* stream);
+/// Only the rounded form of y; rows of gate and up are aligned to 16 bytes, width is a multiple of 32.
+void launch_gated_rounded(const GatedParams& params, const GatedArgs& args, const RoundedOutput& to,
+                          CUstream_st* stream);
 void launch_clamp(float bound, float* x, std::int64_t width, const RowCount& rows, CUstream_st* stream);
 /// y = x, rows * bytes_per_row bytes (a multiple of 4).
 void launch_copy(const void* x, void* y, std::int64_t words_per_row, const RowCount& rows, CUstream_st* stream);
+
+/// y = x, rows * per_row floats; `y` is read on the card when the launch runs. Sets *nan if a value is no number.
+void launch_put_result(const float* x, float* const* y, std::int64_t per_row, const RowCount& rows, int* nan,
+                       CUstream_st* stream);
 
 /// How angles grow with the position, worked out once.
 struct RotateArgs {

@@ -39,6 +39,7 @@ struct CodePlanes;
 template <>
 struct CodePlanes<8> {
   static constexpr int kBytes = 32, kHighBytes = 0;
+  static constexpr bool kNibbles = false;
   uint4 low, high;
   template <class Planes, class Index>
   __device__ void load(const Planes& w, Index unit) {
@@ -63,6 +64,7 @@ __device__ __forceinline__ int centered(unsigned codes) {
 template <>
 struct CodePlanes<4> {
   static constexpr int kBytes = 16, kHighBytes = 0;
+  static constexpr bool kNibbles = true;
   uint4 nibbles;
   template <class Planes, class Index>
   __device__ void load(const Planes& w, Index unit) {
@@ -84,6 +86,7 @@ struct CodePlanes<4> {
 template <>
 struct CodePlanes<5> {
   static constexpr int kBytes = 16, kHighBytes = 4;
+  static constexpr bool kNibbles = false;
   uint4 nibbles;
   unsigned bits;
   template <class Planes, class Index>
@@ -107,6 +110,7 @@ struct CodePlanes<5> {
 template <>
 struct CodePlanes<6> {
   static constexpr int kBytes = 16, kHighBytes = 8;
+  static constexpr bool kNibbles = false;
   uint4 nibbles;
   uint2 bits;
   template <class Planes, class Index>
@@ -133,6 +137,13 @@ struct CodePlanes<6> {
 /// Scale and add of the two halves of a unit; equal where kHalves is false.
 struct Scales {
   float scale[2];
+  float add[2];
+};
+
+/// Of types with super blocks: whole numbers and the scale of the super block that multiplies them all.
+struct WholeScales {
+  int scale[2];
+  float super;
   float add[2];
 };
 
@@ -178,6 +189,9 @@ struct ScalePlane<ScaleForm::k_min> {
     return {{__low2float(d) * static_cast<float>(s & 255), 0.0f},
             {-__high2float(d) * static_cast<float>(s >> 8), 0.0f}};
   }
+  __device__ WholeScales whole_scales() const {
+    return {{s & 255, 0}, __low2float(d), {-__high2float(d) * static_cast<float>(s >> 8), 0.0f}};
+  }
 };
 
 template <>
@@ -196,6 +210,9 @@ struct ScalePlane<ScaleForm::k_16> {
     return {{f * static_cast<float>(static_cast<std::int8_t>(s & 255)),
              f * static_cast<float>(static_cast<std::int8_t>(s >> 8))},
             {0.0f, 0.0f}};
+  }
+  __device__ WholeScales whole_scales() const {
+    return {{static_cast<std::int8_t>(s & 255), static_cast<std::int8_t>(s >> 8)}, __half2float(d), {0.0f, 0.0f}};
   }
 };
 
@@ -218,6 +235,8 @@ struct Decoder {
   using Scales_ = ScalePlane<kForm>;
   static constexpr bool kHalves = Scales_::kHalves, kAdds = Scales_::kAdds;
   static constexpr int kCenter = kCenter_;
+  static constexpr bool kNibbles = Codes_::kNibbles;  // of two codes each, and nothing else
+  static_assert(!(kNibbles && kHalves));
   /// Blocks of 256 weights; the activations they meet have one scale for as many values.
   static constexpr bool kSupers = kForm == ScaleForm::k_min || kForm == ScaleForm::k_16;
 
@@ -240,6 +259,7 @@ struct Decoder {
   /// Without the center, which the product can take off as a whole.
   __device__ Codes raw_codes() const { return code_planes.template codes<0>(); }
   __device__ Scales scales() const { return scale_plane.scales(); }
+  __device__ WholeScales whole_scales() const requires kSupers { return scale_plane.whole_scales(); }
 };
 
 /// Calls f.template operator()<D>() with the decoder of a kind; on the card the kind is the same for the whole block.

@@ -110,41 +110,62 @@ __device__ Choice choose(const RouteArgs& a, int token, int wanted) {
 // that are normalised. Then experts' order is that of their logits, and the sum over all of them cancels out.
 
 inline constexpr int kMostRanked = 256;  // experts
-struct alignas(16) Ranking {             // orders beyond the experts are 0
-  unsigned order[kMostRanked];
-  int rank[kMostRanked];
+struct alignas(16) Ranking {
   int id[kWarp];        // of the best experts
   float weight[kWarp];  // likewise
 };
 
+__device__ __forceinline__ int count_lanes(int n) {
+#if __CUDA_ARCH__ >= 800
+  return static_cast<int>(__reduce_add_sync(~0u, static_cast<unsigned>(n)));
+#else
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) n += __shfl_xor_sync(~0u, n, offset);
+  return n;
+#endif
+}
+
+/// Of up to 32 kEach experts each warp places some: an expert's place is the number of those before it, of which a lane
+/// sees kEach. The places of four experts are bytes of one word.
+template <int kWarps, int kEach>
+__device__ __forceinline__ void rank_with(const RouteArgs& a, Ranking& ranking) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kBytes = 4;
+  unsigned order[kEach];  // 0: no expert
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    order[i] = i * kWarp + lane < a.n_expert ? min(order_of(__ldcg(a.logits + i * kWarp + lane)), ~1u) : 0;
+  }
+#pragma unroll
+  for (int from = warp; from - warp < kWarp; from += kWarps) {
+#pragma unroll
+    for (int first = 0; first < kEach; first += kBytes) {
+      int before = 0;
+#pragma unroll
+      for (int i = first; i < first + kBytes; ++i) {  // experts 32 i + from; those with lower numbers win ties
+        const unsigned own = __shfl_sync(~0u, order[i], from), more = own + 1, here = lane < from ? own : more;
+#pragma unroll
+        for (int other = 0; other < kEach; ++other) {
+          before += order[other] >= (other < i ? own : other > i ? more : here) ? 1 << 8 * (i - first) : 0;
+        }
+      }
+      before = count_lanes(before);
+      const int place = before >> 8 * (lane % kBytes) & 255, expert = (first + lane) * kWarp + from;
+      if (lane < kBytes && expert < a.n_expert && place < a.n_used) ranking.id[place] = expert;
+    }
+  }
+}
+
 /// Each expert's place is the number of those before it. Every thread of the block calls it; it ends with a barrier.
 template <int kThreads>
 __device__ __forceinline__ void rank_experts(const RouteArgs& a, Ranking& ranking) {
-  const int thread = static_cast<int>(threadIdx.x), n = a.n_expert;
-  constexpr int kAtOnce = 4;
-  if (thread < kMostRanked) {
-    ranking.order[thread] = thread < n ? order_of(__ldcg(a.logits + thread)) : 0;
-    ranking.rank[thread] = 0;
+  constexpr int kWarps = kThreads / kWarp, kFew = 4;
+  static_assert(kWarp % kWarps == 0);
+  if (a.n_expert <= kFew * kWarp) {
+    rank_with<kWarps, kFew>(a, ranking);
+  } else {
+    rank_with<kWarps, kMostRanked / kWarp>(a, ranking);
   }
-  __syncthreads();
-  const int parts = kThreads / n, each = (n + kAtOnce * parts - 1) / (kAtOnce * parts) * kAtOnce, part = thread / n,
-            expert = thread % n;
-  if (part < parts) {
-    const unsigned own = ranking.order[expert];
-    const int end = min(n, (part + 1) * each);
-    int before = 0;
-#pragma unroll 4
-    for (int other = part * each; other < end; other += kAtOnce) {
-      const uint4 order = *reinterpret_cast<const uint4*>(ranking.order + other);
-      before += order.x > own || (order.x == own && other < expert) ? 1 : 0;
-      before += order.y > own || (order.y == own && other + 1 < expert) ? 1 : 0;
-      before += order.z > own || (order.z == own && other + 2 < expert) ? 1 : 0;
-      before += order.w > own || (order.w == own && other + 3 < expert) ? 1 : 0;
-    }
-    atomicAdd(ranking.rank + expert, before);
-  }
-  __syncthreads();
-  if (thread < n && ranking.rank[thread] < a.n_used) ranking.id[ranking.rank[thread]] = thread;
   __syncthreads();
 }
 

@@ -139,19 +139,37 @@ __global__ void __launch_bounds__(kWarp) gather(const GatherArgs a) {
   for (int j = lane; j < a.k; j += kWarp) a.y[row * a.k + j] = weight(j) / divisor * a.scale;
 }
 
+__device__ __forceinline__ void load_some(const float* p, float (&v)[1]) {
+  v[0] = *p;
+}
+__device__ __forceinline__ void load_some(const float* p, float (&v)[4]) {
+  const float4 all = *reinterpret_cast<const float4*>(p);
+  v[0] = all.x, v[1] = all.y, v[2] = all.z, v[3] = all.w;
+}
+
+/// kEach neighbours of a row per thread; experts' values are requested some at a time.
+template <int kEach>
 __global__ void __launch_bounds__(kBlock) weighted_sum(const WeightedSumArgs a) {
   begin_kernel();
+  const int per_row = a.n / kEach;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
-  const std::int64_t token = i / a.n;
+  const std::int64_t token = i / per_row;
   if (token >= live(a.tokens)) return;
-  float sum = 0;
+  const int at = static_cast<int>(i % per_row) * kEach;
+  float sum[kEach] = {};
+#pragma unroll 4
   for (int j = 0; j < a.n_used; ++j) {
     const std::int64_t pair = token * a.n_used + j;
     const int id = a.ids[pair];
-    if (id < a.begin || id >= a.end) continue;
-    sum += (a.weights == nullptr ? 1.0f : a.weights[pair]) * a.x[pair * a.n + i % a.n];
+    const bool here = id >= a.begin && id < a.end;
+    const float weight = a.weights == nullptr ? 1.0f : a.weights[pair];
+    float v[kEach];
+    load_some(a.x + pair * a.n + at, v);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) sum[e] += here ? weight * v[e] : 0.0f;
   }
-  a.y[i] = sum;
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) a.y[token * a.n + at + e] = sum[e];
 }
 
 constexpr int kSortThreads = 1024, kSortWarps = kSortThreads / kWarp;
@@ -279,7 +297,11 @@ void launch_gather(const GatherArgs& args, cudaStream_t stream) {
 }
 
 void launch_weighted_sum(const WeightedSumArgs& args, cudaStream_t stream) {
-  launch(weighted_sum, blocks_for(static_cast<std::int64_t>(args.tokens.capacity) * args.n), kBlock, 0, stream, args);
+  const std::int64_t all = static_cast<std::int64_t>(args.tokens.capacity) * args.n;
+  if (args.n % 4 == 0 && reinterpret_cast<std::uintptr_t>(args.x) % 16 == 0) {
+    return launch(weighted_sum<4>, blocks_for(all / 4), kBlock, 0, stream, args);
+  }
+  launch(weighted_sum<1>, blocks_for(all), kBlock, 0, stream, args);
 }
 
 void launch_sort_by_expert(const SortArgs& args, cudaStream_t stream) {

@@ -7,9 +7,10 @@
 
 // A cluster of 16 blocks has up to four query heads that share a key head. Its 128 warps take cells in turn, two at a
 // time (heads of at most 64: four); half a warp holds one key or value, eight elements a lane, and keeps a maximum, a
-// sum and weighted values (arXiv:2205.14135). They are joined in each block, then by the first blocks through the
-// memory of the others: that saves the way to the card's memory and back, twice, which a counter would cost. Loops are
-// kept short rather than unrolled: most instructions run once or twice, and reading them costs more than they do.
+// sum and weighted values (arXiv:2205.14135). They are joined in each block and put into the memory of the first
+// blocks, which join them all: that saves the way to the card's memory and back, twice, which a counter would cost.
+// Loops are kept short rather than unrolled: most instructions run once or twice, and reading them costs more than they
+// do.
 namespace ggml::cuda {
 namespace {
 
@@ -26,24 +27,24 @@ int pack_of(int group) {
 }
 
 #if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-/// A float of the same place in the memory of another block of the cluster.
-__device__ __forceinline__ float remote(const float* p, int rank) {
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// Writes a float to the same place in the memory of another block of the cluster.
+__device__ __forceinline__ void put_remote(const float* p, int rank, float v) {
   unsigned at;
-  float v;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                : "=r"(at)
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(p))), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-  return v;
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(at), "f"(v) : "memory");
 }
 #else  // never launched
-__device__ __forceinline__ void cluster_sync() {}
-__device__ __forceinline__ float remote(const float* p, int) {
-  return *p;
-}
+__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_wait() {}
+__device__ __forceinline__ void put_remote(const float*, int, float) {}
 #endif
 
 template <int kPack>
@@ -53,9 +54,9 @@ struct alignas(16) Memory {
   float top[kPack][kWarps], sum[kPack][kWarps], factor[kPack][kCluster];
   float share[kPack][kWarps];
   float warp_values[kWarps][kPack][kMostDim];
-  // What other blocks read.
-  float block_top[kPack], block_sum[kPack];
-  float values[kPack][kMostDim];
+  // What all blocks of the cluster put here.
+  float block_top[kPack][kCluster], block_sum[kPack][kCluster];
+  float parts[kCluster][kWarpValues];
 };
 
 /// What a block works on.
@@ -240,9 +241,14 @@ struct State {
   }
 };
 
-/// The warps' parts as one: block_top, block_sum, values.
+/// How many blocks of the cluster join the results, kWarpValues each.
+__device__ __forceinline__ int joiners(int n) {
+  return (n + kWarpValues - 1) / kWarpValues;
+}
+
+/// The warps' parts as one, into the memory of the blocks that join them: block_top, block_sum, parts.
 template <int kPack>
-__device__ __forceinline__ void join_warps(Memory<kPack>& memory, int dv) {
+__device__ __forceinline__ void join_warps(Memory<kPack>& memory, int dv, int rank) {
   const int thread = static_cast<int>(threadIdx.x);
   __syncthreads();
   if (thread < kPack * kWarps) {  // of the first warp
@@ -257,9 +263,9 @@ __device__ __forceinline__ void join_warps(Memory<kPack>& memory, int dv) {
 #pragma unroll
     for (int offset = kWarps / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(mask, sum, offset);
     memory.share[h][warp] = factor;
-    if (warp == 0) {
-      memory.block_top[h] = top;
-      memory.block_sum[h] = sum;
+    if (warp < joiners(kPack * dv)) {
+      put_remote(&memory.block_top[h][rank], warp, top);
+      put_remote(&memory.block_sum[h][rank], warp, sum);
     }
   }
   __syncthreads();
@@ -269,7 +275,7 @@ __device__ __forceinline__ void join_warps(Memory<kPack>& memory, int dv) {
     float v = 0.0f;
 #pragma unroll
     for (int warp = 0; warp < kWarps; ++warp) v += memory.share[h][warp] * memory.warp_values[warp][h][d];
-    memory.values[h][d] = v;
+    put_remote(&memory.parts[rank][i % kWarpValues], i / kWarpValues, v);
   }
 }
 
@@ -278,8 +284,8 @@ template <int kPack>
 __device__ __forceinline__ void weigh_blocks(const AttentionArgs& a, const Work& w, Memory<kPack>& memory) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   if (warp < kPack) {
-    float top = lane < kCluster ? remote(memory.block_top + warp, lane) : -INFINITY;
-    const float sum = lane < kCluster ? remote(memory.block_sum + warp, lane) : 0.0f, own = top;
+    float top = lane < kCluster ? memory.block_top[warp][lane] : -INFINITY;
+    const float sum = lane < kCluster ? memory.block_sum[warp][lane] : 0.0f, own = top;
     top = warp_max(top);
     const bool any = top != -INFINITY;
     const float sink = any && a.sinks != nullptr ? a.sinks[w.first_head + warp] : -INFINITY;
@@ -299,12 +305,10 @@ __device__ __forceinline__ void join_blocks(const AttentionArgs& a, const Work& 
   float* result = memory.warp_values[0][0];
   const bool inside = i < kPack * dv;
   if (inside) {
-    const int h = i / dv, d = i % dv;
-    float part[kCluster], v = 0.0f;
+    const int h = i / dv;
+    float v = 0.0f;
 #pragma unroll
-    for (int r = 0; r < kCluster; ++r) part[r] = remote(&memory.values[h][d], r);
-#pragma unroll
-    for (int r = 0; r < kCluster; ++r) v += memory.factor[h][r] * part[r];
+    for (int r = 0; r < kCluster; ++r) v += memory.factor[h][r] * memory.parts[r][thread];
     a.y[w.first_head * dv + i] = v;
     result[thread] = v;
   }
@@ -331,6 +335,7 @@ __device__ __forceinline__ Work work_of(const AttentionArgs& a, int packs, int h
 template <int kLanes, int kPack>
 __global__ void __launch_bounds__(kThreads, 2) single_attention(const __grid_constant__ SingleAttentionArgs a) {
   __shared__ Memory<kPack> memory;
+  cluster_arrive();
   allow_next();
   const KvPlanes& kv = a.attend.kv;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -376,13 +381,14 @@ __global__ void __launch_bounds__(kThreads, 2) single_attention(const __grid_con
     next = third;
   }
   state.leave(memory, kv.dv);
-  join_warps(memory, kv.dv);
-  cluster_sync();
+  cluster_wait();  // all blocks of the cluster have begun: they have memory
+  join_warps(memory, kv.dv, w.rank);
+  cluster_arrive();
+  cluster_wait();
   if (w.rank * kWarpValues < kPack * kv.dv) {
     weigh_blocks(a.attend, w, memory);
     join_blocks(a.attend, w, memory, w.rank * kWarpValues);
   }
-  cluster_sync();  // the memory is read until here
 }
 
 template <int kLanes, int kPack>

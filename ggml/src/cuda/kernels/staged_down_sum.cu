@@ -49,24 +49,26 @@ struct Places {
   __device__ __forceinline__ std::uint8_t* rows(int j) const { return stage + j * stage_bytes; }
 };
 
+/// A warp rounds two runs of 256 values at a time: each is a long chain of short steps.
 __device__ __forceinline__ void round_hidden(const DownSumArgs& a, int token, const Head& head, const Places& places) {
+  constexpr int kAtOnce = 2;
   const int k = a.down.w.k, runs = (k + kWarpValues - 1) / kWarpValues, n_used = a.down.experts.n_used;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  float next[kLaneValues];
-  const auto request = [&](int i) {
-    const int j = i / runs, at = i % runs * kWarpValues + lane * kLaneValues;
-    const bool wanted = i < runs * n_used && head.id[j] >= 0;
-    load_values(a.hidden + (static_cast<std::int64_t>(token) * n_used + j) * k, at, wanted ? k : 0, next);
-  };
-  request(warp);
 #pragma unroll 1
-  for (int i = warp; i < runs * n_used; i += kStagedWarps) {  // whole warps
-    const int j = i / runs, at = i % runs * kWarpValues + lane * kLaneValues;
-    float v[kLaneValues];
+  for (int first = warp; first < runs * n_used; first += kAtOnce * kStagedWarps) {  // whole warps
+    float v[kAtOnce][kLaneValues];
+    int expert[kAtOnce], at[kAtOnce];
 #pragma unroll
-    for (int e = 0; e < kLaneValues; ++e) v[e] = next[e];
-    request(i + kStagedWarps);
-    places.input(j).put(round_values(a.act, v, at), at);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int run = first + i * kStagedWarps;
+      expert[i] = min(run / runs, n_used - 1);
+      const bool wanted = run < runs * n_used && head.id[expert[i]] >= 0;
+      at[i] = run % runs * kWarpValues + lane * kLaneValues;
+      load_values(a.hidden + (static_cast<std::int64_t>(token) * n_used + expert[i]) * k, at[i], wanted ? k : 0, v[i]);
+      if (run >= runs * n_used) at[i] = k;  // there is no such run: nothing is put
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) places.input(expert[i]).put(round_values(a.act, v[i], at[i]), at[i]);
   }
 }
 

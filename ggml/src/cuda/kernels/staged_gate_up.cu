@@ -51,14 +51,14 @@ struct Work {
 
 template <class D>
 __device__ __forceinline__ void multiply_chunks(const Work& work, const StagedInput& input, const std::uint8_t* stage,
-                                                Head& head, bool rehearsal) {
+                                                Head& head) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, units = input.units;
   LaneInput<D, kWarp> x;
   x.load(input, lane);
   const int bytes = kStagedRows * D::row_bytes(units);
 #pragma unroll 1
-  for (int c = 0; c < (rehearsal ? 1 : work.chunks); ++c) {
-    if (!rehearsal) head.arrival[c].wait();
+  for (int c = 0; c < work.chunks; ++c) {
+    head.arrival[c].wait();
     static_assert(kChunkRows == kStagedWarps);
     const int item = thread / kWarp, is_up = item % 2;
     const StagedPlanes planes = staged_planes<D>(stage + (2 * c + is_up) * bytes, kStagedRows, units);
@@ -88,36 +88,28 @@ __global__ void __launch_bounds__(kStagedThreads, 2) staged_gate_up(const __grid
   const bool normed = a.norm.x != nullptr, chooses = a.choice.logits != nullptr;
   NormedRow row;
   if (normed) row.request_weights(a.norm);
+  wait_for_previous();
+  allow_next();  // not before: the next kernel reads which experts there are
+  if (work.pair >= live(a.base.gate.rows)) return;
+  if (normed) row.request_values(a.norm);  // before the weights, behind which it would have to wait
   int id = -1;
-#pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
-    const bool rehearsal = pass == 0;
-    if (!rehearsal) {
-      wait_for_previous();
-      allow_next();  // not before: the next kernel reads which experts there are
-      if (work.pair >= live(a.base.gate.rows)) return;
-    }
-    if (normed) row.request_values(a.norm);  // before the weights, behind which it would have to wait
-    if (chooses) {
-      rank_experts<kStagedThreads>(a.choice, head.ranking);
-      id = head.ranking.id[work.pair];
-    } else if (!rehearsal) {
-      id = __ldcg(experts.ids + work.pair);
-    }
-    if (!rehearsal) {
-      if (id < experts.begin || id >= experts.end) return;
-      request_chunks<D>(a.base, id, work.first, work.chunks, stage, head);
-    }
-    if (normed) {  // while the weights are on their way
-      row.normalise(a.norm, head.shared);
-      row.round(a.act, w.k, input);
-    } else if (!rehearsal) {
-      input.fill(a.base.gate.x, experts.shared_input ? work.pair / experts.n_used : work.pair);
-    }
-    __syncthreads();
-    multiply_chunks<D>(work, input, stage, head, rehearsal);
-    __syncthreads();
+  if (chooses) {
+    rank_experts<kStagedThreads>(a.choice, head.ranking);
+    id = head.ranking.id[work.pair];
+  } else {
+    id = __ldcg(experts.ids + work.pair);
+    __syncthreads();  // the barriers are ready; rank_experts() synchronises, too
   }
+  if (id < experts.begin || id >= experts.end) return;
+  request_chunks<D>(a.base, id, work.first, work.chunks, stage, head);
+  if (normed) {  // while the weights are on their way
+    row.round(a.norm, a.act, head.shared, input);
+  } else {
+    input.fill(a.base.gate.x, experts.shared_input ? work.pair / experts.n_used : work.pair);
+  }
+  __syncthreads();
+  multiply_chunks<D>(work, input, stage, head);
+  __syncthreads();
   if (thread >= work.rows) return;
   const std::int64_t n = work.first + thread;
   const float g = finish(a.base.gate, head.values[2 * thread], n, id);

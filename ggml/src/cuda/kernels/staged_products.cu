@@ -22,6 +22,15 @@ int rows_within(int bytes, int row_bytes) {
 
 }  // namespace
 
+bool is_too_large_to_stage(const RowProducts& products) {
+  constexpr std::int64_t kMostBytes = 1 << 20;
+  std::int64_t bytes = 0;
+  for (int i = 0; i < products.n; ++i) {
+    bytes += products.product[i].w.n * row_bytes_of(products.kind[i], products.product[i].w.k);
+  }
+  return bytes > kMostBytes * card_limits().multiprocessors;
+}
+
 void launch_staged_products(StagedProducts args, CUstream_st* stream) {
   RowProducts& products = args.products;
   const int k = products.product[0].w.k, fixed = static_cast<int>(sizeof(StagedHead)) + staged_input_bytes(k);

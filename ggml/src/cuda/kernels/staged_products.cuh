@@ -81,8 +81,7 @@ __global__ void __launch_bounds__(kStagedThreads, 2) staged_products(const __gri
     if (pass == 1) wait_for_previous();
     if (normed) {
       row.request_values(a.norm);
-      row.normalise(a.norm, head.shared);
-      row.round(a.act[part.part], w.k, input);
+      row.round(a.norm, a.act[part.part], head.shared, input);
     } else {
       __syncthreads();
       input.fill(product.x, 0);

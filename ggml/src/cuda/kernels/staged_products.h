@@ -18,6 +18,9 @@ struct StagedProducts {
 };
 /// All can_stage(), of quantised types.
 void launch_staged_products(StagedProducts args, CUstream_st* stream);
+/// Whether a multiprocessor has so much of the weights that blocks come and go: then those of launch_row_products(),
+/// which have less to do before they begin, are faster.
+[[nodiscard]] bool is_too_large_to_stage(const RowProducts& products);
 /// For one number of lanes per weight row; instantiated in instances/.
 template <int kLanes>
 void launch_staged_products_of(const StagedProducts& args, unsigned blocks, int bytes, CUstream_st* stream);

@@ -15,7 +15,7 @@
 namespace ggml::cuda {
 
 inline constexpr int kStagedThreads = 512;
-// These kernels go through their work twice. The first time they rehearse, before they wait for the kernel before, on
+// Products go through their work twice. The first time they rehearse, before they wait for the kernel before, on
 // whatever lies in memory and without leaving anything: a launch lasts some microseconds and most of its instructions
 // run once or twice, so without it reading them (150 cycles for eight, when no cache has them) takes longer than all
 // else. Only what has no consequences is rehearsed: bytes in the block's own memory, reads of memory that is there.
@@ -165,18 +165,6 @@ __host__ __device__ constexpr int staged_input_bytes(int k) {
   return (k / kUnit * 44 + 127) / 128 * 128;
 }
 
-/// The sum over the block's threads, in all of them.
-__device__ __forceinline__ float staged_sum(float v, float* shared) {
-  v = warp_sum(v);
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = v;
-  __syncthreads();
-  v = 0;
-#pragma unroll
-  for (int i = 0; i < kStagedWarps; ++i) v += shared[i];
-  return v;
-}
-
 /// The weights of a norm, read before the wait, and the normalised row as the block's threads hold it, eight values
 /// each.
 struct NormedRow {
@@ -189,27 +177,56 @@ struct NormedRow {
     load_values(norm.weight, at(), norm.n, weight);
   }
   __device__ __forceinline__ void request_values(const RowNorm& norm) { load_values(norm.x, at(), norm.n, v); }
-  __device__ __forceinline__ void normalise(const RowNorm& norm, float* shared) {
+  /// Normalises and rounds the row. A block of 256 has the same codes whatever its values are multiplied by, so the sum
+  /// of squares may come late: only its scale waits. All threads call it, and synchronise before the next call.
+  __device__ __forceinline__ void round(const RowNorm& norm, ActType act, float* shared, const StagedInput& to) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
     float squares = 0;
 #pragma unroll
-    for (int j = 0; j < kLaneValues; ++j) squares += v[j] * v[j];
-    const float inverse = rsqrtf(staged_sum(squares, shared) / static_cast<float>(norm.n) + norm.eps);
+    for (int j = 0; j < kLaneValues; ++j) {
+      squares += v[j] * v[j];
+      v[j] *= weight[j];
+    }
+    squares = warp_sum(squares);
+    if (threadIdx.x % kWarp == 0) shared[warp] = squares;
+    const bool late = act == ActType::q8_k;
+    if (!late) {
+      const float inverse = inverse_of(norm, shared);
 #pragma unroll
-    for (int j = 0; j < kLaneValues; ++j) v[j] = v[j] * inverse * weight[j];
+      for (int j = 0; j < kLaneValues; ++j) v[j] *= inverse;
+    }
+    RoundedLane r = round_values(act, v, at());
+    if (late) {
+      const float inverse = inverse_of(norm, shared);
+      r.d *= inverse;
+      r.s *= inverse;
+    }
+    to.put(r, at());
   }
-  __device__ __forceinline__ void round(ActType act, int n, const StagedInput& to) const {
-    const int first = static_cast<int>(threadIdx.x) / kWarp * kWarpValues;
-    if (first < n) to.put(round_values(act, v, at()), at());
+
+ private:
+  static __device__ __forceinline__ float inverse_of(const RowNorm& norm, const float* shared) {
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kStagedWarps; ++i) sum += shared[i];
+    return rsqrtf(sum / static_cast<float>(norm.n) + norm.eps);
   }
 };
+
+/// Sum of products of unsigned with signed bytes.
+__device__ __forceinline__ int dot_unsigned(unsigned a, int b, int sum) {
+  asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
 
 /// A unit of activations in registers.
 template <class D>
 struct UnitInput {
   int q[8];
-  float d;
+  float d;     // for nibbles a sixteenth of the scale, as their sums of products are sixteen times too large
   float2 s;    // sums of both halves; where a unit has one add, x: their sum
-  int sum[2];  // of the codes of each half, times the center
+  int sum[2];  // of the codes of each half, times the center; for nibbles the first is sixteen times that of both
 
   __device__ __forceinline__ void load(const StagedInput& x, int unit) {
 #pragma unroll
@@ -221,6 +238,7 @@ struct UnitInput {
       q[4 * half + 3] = static_cast<int>(v.w);
     }
     d = x.scales()[unit];
+    if constexpr (D::kNibbles) d *= 1.0f / 16;
     if constexpr (D::kAdds) {
       s = x.sums()[unit];
       if constexpr (!D::kHalves) s.x += s.y;
@@ -232,15 +250,36 @@ struct UnitInput {
 #pragma unroll
         for (int i = 0; i < 4; ++i) sum[half] = __dp4a(q[4 * half + i], 0x01010101 * D::kCenter, sum[half]);
       }
+      if constexpr (D::kNibbles) sum[0] = 16 * (sum[0] + sum[1]);
     }
   }
 };
 
+/// The sum of products of codes; high nibbles stay where they are.
+template <class D>
+__device__ __forceinline__ int nibble_sum(const D& decoder, const UnitInput<D>& x) {
+  const uint4& n = decoder.code_planes.nibbles;
+  const unsigned v[4] = {n.x, n.y, n.z, n.w};
+  int first = 0, second = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    first = __dp4a(static_cast<int>(v[i] & 0x0f0f0f0fu), x.q[i], first);
+    second = dot_unsigned(v[i] & 0xf0f0f0f0u, x.q[4 + i], second);
+  }
+  second += 16 * first;
+  if constexpr (D::kCenter != 0) second -= x.sum[0];
+  return second;
+}
+
 /// A unit of weights times the same unit of activations.
 template <class D>
 __device__ __forceinline__ float staged_product(const D& decoder, const UnitInput<D>& x) {
-  const Codes codes = decoder.raw_codes();
   const Scales scales = decoder.scales();
+  if constexpr (D::kNibbles) {
+    const float sum = x.d * scales.scale[0] * static_cast<float>(nibble_sum(decoder, x));
+    return D::kAdds ? sum + scales.add[0] * x.s.x : sum;
+  }
+  const Codes codes = decoder.raw_codes();
   int first = 0, second = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) first = __dp4a(codes.word[i], x.q[i], first);

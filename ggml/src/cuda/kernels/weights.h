@@ -65,6 +65,7 @@ struct ProductArgs {
   RowCount rows;  // result rows (pairs where there are ids)
   ExpertIds experts;
   Epilogue epilogue;
+  bool beside = false;  // tiles: the launch before is of tiles, too, and neither makes nor changes what this one reads
 };
 
 }  // namespace ggml::cuda

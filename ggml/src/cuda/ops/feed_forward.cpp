@@ -32,7 +32,20 @@ struct Hidden {
   }
   void launch(const RowCount& rows, cudaStream_t stream) const {
     if (!gated) return launch_unary({UnaryKind::activation, act, 1.0f}, gate, hidden, width, rows, stream);
-    launch_gated({act, limit}, {gate, up, fused_gate_up ? 2 * width : width, hidden, width, rows}, stream);
+    launch_gated({act, limit}, args(rows), stream);
+  }
+  /// The same with the hidden values rounded for `down`.
+  void launch(const RoundedRows& to, const RowCount& rows, cudaStream_t stream) const {
+    if (gated && is_quantised(to.act())) {
+      return launch_gated_rounded({act, limit}, args(rows), {to.act(), to.quantised()}, stream);
+    }
+    launch(rows, stream);
+    to.launch(hidden, stream);
+  }
+
+ private:
+  [[nodiscard]] GatedArgs args(const RowCount& rows) const {
+    return {gate, up, fused_gate_up ? 2 * width : width, hidden, width, rows};
   }
 };
 
@@ -101,6 +114,7 @@ class Ffn final : public BoundOp {
         other_input_(c, node.src[0], second_.act() == first_.act() ? ActType::f32 : second_.act(), second_.k(), rows_,
                      carver),
         hidden_input_(down_.act(), down_.k(), rows_, carver) {
+    second_.follow(first_, rows_.capacity);
     if (rows_.capacity != 1 || !GateUp::fits(hidden_, first_, second_, down_)) return;
     const std::int64_t n = hidden_.width;
     gate_up_ = GateUp(first_.part(0, n), hidden_.fused_gate_up ? first_.part(n, n) : second_, hidden_, input_, rows_);
@@ -119,8 +133,7 @@ class Ffn final : public BoundOp {
       if (!same) other_input_.launch(x_, stream);
       second_.launch(same ? input_ : other_input_, x_, hidden_.up, second_.n(), rows_, stream);
     }
-    hidden_.launch(rows_, stream);
-    hidden_input_.launch(hidden_.hidden, stream);
+    hidden_.launch(hidden_input_, rows_, stream);
     down_.launch(hidden_input_, hidden_.hidden, y_, down_.n(), rows_, stream);
   }
 
@@ -164,7 +177,10 @@ class MoeFfn final : public BoundOp {
     sort_.end = ids_.end;
     sort_.pairs = pairs_;
     const bool few = pairs_.capacity <= kMaxVectorRows * p_.n_used;
-    if (!few && all_have_tiles()) plan_tiles(carver);
+    if (!few && all_have_tiles()) {
+      plan_tiles(carver);
+      second_.follow(first_, pairs_.capacity);
+    }
     if (few && GateUp::fits(hidden_, first_, second_, down_) && down_sum_fits(down_.k(), p_.n_used)) plan_few();
   }
 
@@ -185,8 +201,7 @@ class MoeFfn final : public BoundOp {
       if (!same) other_input_.launch(x_, stream);
       second_.launch_experts(same ? input_ : other_input_, x_, hidden_.up, pairs_, ids, tiles, stream);
     }
-    hidden_.launch(pairs_, stream);
-    hidden_input_.launch(hidden_.hidden, stream);
+    hidden_.launch(hidden_input_, pairs_, stream);
     ids.shared_input = false;
     down_.launch_experts(hidden_input_, hidden_.hidden, each_, pairs_, ids, tiles, stream);
     launch_weighted_sum(

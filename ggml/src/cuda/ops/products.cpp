@@ -58,6 +58,7 @@ class Qkv final : public BoundOp {
       part.heads = c.rows(node.dst[i], i == 2 ? p_.dv : p_.dk);
       const Projection whole(c, node.slots[p_.fused ? 0 : i]);
       part.projection = p_.fused ? whole.part(first, widths[i]) : whole;
+      if (i > 0) part.projection.follow(parts_[i - 1].projection, rows_.capacity);
       first += widths[i];
       part.input = input_for(c, node.src[0], part.projection.act(), k, carver);
       if (p_.has_qk_norm && i < 2) part.norm = norm_args(c, node.slots[(p_.fused ? 1 : 3) + i], i);

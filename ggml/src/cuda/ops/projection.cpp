@@ -65,6 +65,10 @@ Projection Projection::part(std::int64_t first, std::int64_t n) const {
   return p;
 }
 
+void Projection::follow(const Projection& before, int rows) {
+  beside_ = rows > kMaxVectorRows && is_quantised() && before.is_quantised() && act_ == before.act_;
+}
+
 ProductArgs Projection::args(const RoundedRows& x, float* y, std::int64_t y_stride, const RowCount& rows) const {
   ProductArgs args;
   args.w = w_;
@@ -73,6 +77,7 @@ ProductArgs Projection::args(const RoundedRows& x, float* y, std::int64_t y_stri
   args.y_stride = y_stride;
   args.rows = rows;
   args.epilogue = epilogue_;
+  args.beside = beside_;
   return args;
 }
 
@@ -117,7 +122,7 @@ void launch_few(const RowProducts& products, cudaStream_t stream) {
     const ProductArgs& product = products.product[i];
     single = single && product.experts.ids == nullptr && product.rows.capacity == 1 && can_stage(product.w);
   }
-  if (!single) return launch_row_products(products, stream);
+  if (!single || is_too_large_to_stage(products)) return launch_row_products(products, stream);
   StagedProducts staged;
   staged.products = products;
   launch_staged_products(staged, stream);

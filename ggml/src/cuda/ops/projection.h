@@ -60,6 +60,9 @@ class Projection {
   Projection(const BindContext& context, const Slot& slot);
   /// Rows [first, first + n) of it.
   [[nodiscard]] Projection part(std::int64_t first, std::int64_t n) const;
+  /// Says that its products with so many rows are launched right after those of `before`, of the same input: then
+  /// tiles of both are multiplied side by side.
+  void follow(const Projection& before, int rows);
   [[nodiscard]] ActType act() const { return act_; }
   [[nodiscard]] int k() const { return w_.k; }
   [[nodiscard]] std::int64_t n() const { return w_.n; }
@@ -86,6 +89,7 @@ class Projection {
   ActType act_ = ActType::f32;
   PlanarWeight w_;
   Epilogue epilogue_;
+  bool beside_ = false;
 };
 
 /// Products of few rows that share their activations: all weights of a single row are copied ahead if they can be.
