@@ -98,12 +98,38 @@ __global__ void __launch_bounds__(256) float_tile_product(const __grid_constant_
 constexpr int kFewSide = 32, kFewGroups = 8, kFewThreads = 64 * kFewGroups, kFewDepth = 16 * kFewGroups;
 constexpr int kFewStride = kFewDepth + 4;  // floats: aligned to 16 bytes, and eight rows meet all banks
 
+using FewMemory = float[kFewSide][kFewStride];
+
+/// A group's part of a piece of K, for every eighth row from `tn` and `tm` on.
+__device__ __forceinline__ void multiply_piece(const FewMemory& w, const FewMemory& x, int first, int tn, int tm,
+                                               float (&acc)[kMicro][kMicro]) {
+#pragma unroll
+  for (int d = 0; d < kFewDepth / kFewGroups; d += 4) {
+    float4 ws[kMicro], xs[kMicro];
+#pragma unroll
+    for (int i = 0; i < kMicro; ++i) {
+      ws[i] = *reinterpret_cast<const float4*>(&w[tn + 8 * i][first + d]);
+      xs[i] = *reinterpret_cast<const float4*>(&x[tm + 8 * i][first + d]);
+    }
+#pragma unroll
+    for (int i = 0; i < kMicro; ++i) {
+#pragma unroll
+      for (int j = 0; j < kMicro; ++j) {
+        acc[i][j] += xs[i].x * ws[j].x;
+        acc[i][j] += xs[i].y * ws[j].y;
+        acc[i][j] += xs[i].z * ws[j].z;
+        acc[i][j] += xs[i].w * ws[j].w;
+      }
+    }
+  }
+}
+
 /// 32 x 32 results per block, for the router, whose weights give few blocks: eight groups of 64 threads each have an
 /// eighth of every piece of K, 4 x 4 results a thread (every eighth row), and add their sums up at the end. The next
 /// piece is on its way in registers meanwhile. Rows are multiples of 4 long.
 __global__ void __launch_bounds__(kFewThreads) few_float_tiles(const __grid_constant__ ProductArgs a) {
   constexpr int kQuads = kFewDepth / 4, kCopies = kFewSide * kQuads / kFewThreads;
-  __shared__ alignas(16) float memory[2][kFewSide][kFewStride];  // weights, activations
+  __shared__ alignas(16) FewMemory memory[2];  // weights, activations
   begin_kernel();
   const int rows = live(a.rows), thread = static_cast<int>(threadIdx.x);
   const std::int64_t n0 = static_cast<std::int64_t>(blockIdx.x) * kFewSide;
@@ -139,25 +165,7 @@ __global__ void __launch_bounds__(kFewThreads) few_float_tiles(const __grid_cons
     }
     __syncthreads();
     if (k0 + kFewDepth < a.w.k) request(k0 + kFewDepth);
-#pragma unroll
-    for (int d = 0; d < kFewDepth / kFewGroups; d += 4) {
-      float4 ws[kMicro], xs[kMicro];
-#pragma unroll
-      for (int i = 0; i < kMicro; ++i) {
-        ws[i] = *reinterpret_cast<const float4*>(&memory[0][tn + 8 * i][group * (kFewDepth / kFewGroups) + d]);
-        xs[i] = *reinterpret_cast<const float4*>(&memory[1][tm + 8 * i][group * (kFewDepth / kFewGroups) + d]);
-      }
-#pragma unroll
-      for (int i = 0; i < kMicro; ++i) {
-#pragma unroll
-        for (int j = 0; j < kMicro; ++j) {
-          acc[i][j] += xs[i].x * ws[j].x;
-          acc[i][j] += xs[i].y * ws[j].y;
-          acc[i][j] += xs[i].z * ws[j].z;
-          acc[i][j] += xs[i].w * ws[j].w;
-        }
-      }
-    }
+    multiply_piece(memory[0], memory[1], group * (kFewDepth / kFewGroups), tn, tm, acc);
   }
   __syncthreads();
   float* sums = &memory[0][0][0];  // [group][row][column]
