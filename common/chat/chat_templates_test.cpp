@@ -410,10 +410,14 @@ TEST(ChatTemplates, AToolThatIsNoneIsRefusedByThePartThatIsWrong) {
   };
   EXPECT_EQ(of_function(R"({"name":""})"), "Field 'tools[0].function.name': the name is empty");
   EXPECT_EQ(of_function(R"({"name":7})"), "Field 'tools[0].function.name': expected a string, got 7");
-  EXPECT_EQ(of_function(R"({"name":"a "})"),
-            "Field 'tools[0].function.name': expected a name without blanks around it, got \"a \"");
-  EXPECT_EQ(of_function(R"({"name":"a\u0000b"})"),
-            "Field 'tools[0].function.name': expected a name without control characters, got \"a\\u0000b\"");
+  for (const char* name : {"a ", " a", "a b", "a\\u0000b", "a\\tb", "f(x)", "a<b", "a|b", "a,b", "it's", "a=b", "a[0]",
+                           "{a}", "a\\\"b", "a`b", "a\\\\b"}) {
+    EXPECT_EQ(
+        of_function("{\"name\":\"" + std::string(name) + "\"}"),
+        "Field 'tools[0].function.name': expected a name such as get_weather, files.read or mcp:files/read, without "
+        "blanks, control characters, quotes, brackets and | , = \\, got \"" +
+            std::string(name) + "\"");
+  }
   EXPECT_EQ(of_function("{\"name\":\"" + std::string(257, 'a') + "\"}"),
             "Field 'tools[0].function.name': the name has 257 bytes, 256 are allowed");
   EXPECT_EQ(of_function(R"({"name":"f","description":5})"),
@@ -441,7 +445,7 @@ TEST(ChatTemplates, AToolThatIsNoneIsRefusedByThePartThatIsWrong) {
     many.push_back({{"type", "function"}, {"function", {{"name", "f" + std::to_string(i)}}}});
   EXPECT_EQ(error_of([&] { common::chat::check_tools(many); }), "Field 'tools': 1025 tools, one request may have 1024");
   EXPECT_NO_THROW(common::chat::check_tools(ordered_json::parse(
-      R"([{"type":"function","function":{"name":"a b.c/d","description":null,"parameters":null,"strict":true}},
+      R"([{"type":"function","function":{"name":"a_b.c/d:e@f-g","description":null,"parameters":null,"strict":true}},
           {"type":"function","function":{"name":"g","parameters":{"$ref":"#/$defs/x","$defs":{"x":{"type":"object"}}}}}])")));
 }
 

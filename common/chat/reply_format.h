@@ -31,6 +31,8 @@ struct ReplyFormat {
   /// Markers of reasoning, for the budget; empty: the format has none.
   std::string think_start;
   std::vector<std::string> think_ends;
+  /// What no tool may be called, since it means something else where the name stands.
+  std::vector<std::string> reserved_names;
   /// Calls that look like any other text cannot start a grammar.
   bool lazy_grammar = true;
 

@@ -35,6 +35,17 @@ std::string calls(const ReplyFormat& format, GrammarWriter& writer) {
   return writer.builder().rule("calls", Builder::any_of(alternatives));
 }
 
+void check_names(const ReplyFormat& format, const ToolSet& tools) {
+  for (const std::string& reserved : format.reserved_names) {
+    const Tool* tool = tools.find(reserved);
+    if (tool == nullptr) continue;
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      "Field 'tools[" + std::to_string(tool->index()) + "].function.name': \"" + reserved +
+                          "\" is the answer itself in this model's format of calls (" + format.name +
+                          "); give the tool another name");
+  }
+}
+
 std::string part_of(const syntax::ElementPtr& element, GrammarWriter& writer) {
   return element ? element->grammar(writer).value_or(Builder::literal("")) : Builder::literal("");
 }
@@ -42,6 +53,7 @@ std::string part_of(const syntax::ElementPtr& element, GrammarWriter& writer) {
 
 std::optional<ReplyGrammar> reply_grammar(const ReplyFormat& format, const ReplyDemand& demand) {
   const bool any_tools = demand.tools != nullptr && !demand.tools->empty() && demand.choice != ToolChoice::none;
+  if (any_tools) check_names(format, *demand.tools);
   static const ToolSet kNone;
   Builder builder;
   GrammarWriter writer(builder, demand.tools != nullptr ? *demand.tools : kNone, demand.parallel);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "common/chat/formats/format.h"
+#include "common/chat/messages.h"
 #include "common/chat/reply_samples.h"
 #include "common/chat/reply_test_support.h"
 #include "common/grammar/grammar_test_support.h"
@@ -22,6 +23,17 @@ ReplyDemand calls_required(const TestFormat& format) {
   return demand;
 }
 
+/// The sample as it is where a call is required: without content, nor the space around it.
+std::string with_calls_only(const ReplySample& sample, const TestFormat& format) {
+  std::string text = opening_in_grammar(*format.format, format.opening) + sample.output;
+  if (!sample.content.empty()) {
+    const std::size_t at = text.find(sample.content);
+    const std::size_t end = text.find_first_not_of(" \n", at + sample.content.size());
+    text.erase(at, end - at);
+  }
+  return text.substr(text.find_first_not_of(" \n"));
+}
+
 TEST(ReplyGrammar, EveryFormatsGrammarAcceptsTheFormatsCalls) {
   std::set<std::string> accepted;
   for (const ReplySample& sample : reply_samples()) {
@@ -31,15 +43,7 @@ TEST(ReplyGrammar, EveryFormatsGrammarAcceptsTheFormatsCalls) {
     const auto grammar = reply_grammar(*format.format, calls_required(format));
     ASSERT_TRUE(grammar.has_value());
     EXPECT_FALSE(grammar->lazy);
-    // Where a call is required there is no content, nor the space around it.
-    std::string text = opening_in_grammar(*format.format, format.opening) + sample.output;
-    if (!sample.content.empty()) {
-      const std::size_t at = text.find(sample.content);
-      const std::size_t end = text.find_first_not_of(" \n", at + sample.content.size());
-      text.erase(at, end - at);
-    }
-    text.erase(0, text.find_first_not_of(" \n"));
-    if (accepts(grammar->gbnf, text)) accepted.insert(sample.format);
+    if (accepts(grammar->gbnf, with_calls_only(sample, format))) accepted.insert(sample.format);
     EXPECT_FALSE(accepts(grammar->gbnf, "No.")) << grammar->gbnf;
   }
   for (const ReplySample& sample : reply_samples()) {
@@ -47,6 +51,81 @@ TEST(ReplyGrammar, EveryFormatsGrammarAcceptsTheFormatsCalls) {
     if (format.format->has_calls()) {
       EXPECT_TRUE(accepted.count(sample.format)) << sample.format << "\n"
                                                  << reply_grammar(*format.format, calls_required(format))->gbnf;
+    }
+  }
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// Names as clients and bridges to other servers make them, and those that mean something in a format.
+TEST(ReplyGrammar, EveryFormatCarriesEveryNameThatARequestMayGive) {
+  const std::vector<std::string> names = {"files.read",
+                                          "mcp:files/read",
+                                          "mcp__files__read",
+                                          "-x",
+                                          "9",
+                                          "\xE8\xAF\xBB\xE6\x96\x87\xE4\xBB\xB6",
+                                          "functions.f",
+                                          "function",
+                                          "name",
+                                          "arguments",
+                                          "parameters",
+                                          "assistant",
+                                          "f:1",
+                                          "f:",
+                                          "!#$%&*+-./:;?@^_~",
+                                          std::string(256, 'n')};
+  using nlohmann::ordered_json;
+  const auto tool = [](const std::string& name, const ordered_json& schema) {
+    return ordered_json{{"type", "function"}, {"function", {{"name", name}, {"parameters", schema}}}};
+  };
+  std::set<std::string> seen;
+  for (const ReplySample& sample : reply_samples()) {
+    TestFormat format = format_of(sample);
+    if (sample.calls.empty() || seen.count(sample.format) > 0) continue;
+    const std::string& used = sample.calls[0].name;
+    const std::string text = with_calls_only(sample, format);
+    if (!accepts(reply_grammar(*format.format, calls_required(format))->gbnf, text)) continue;
+    seen.insert(sample.format);
+    ordered_json list = ordered_json::array();
+    for (const std::string& name : names) list.push_back(tool(name, format.tools->find(used)->schema()));
+    for (const Tool& other : format.tools->all()) list.push_back(tool(other.name(), other.schema()));
+    check_tools(list);
+    format.tools = std::make_shared<const ToolSet>(list);
+    const std::string gbnf = reply_grammar(*format.format, calls_required(format))->gbnf;
+    for (const std::string& name : names) {
+      SCOPED_TRACE(sample.format + ": " + name);
+      EXPECT_TRUE(accepts(gbnf, replaced(text, used, name)));
+      const Reply reply = parse_in_pieces(format, {replaced(sample.output, used, name)});
+      ASSERT_EQ(reply.calls.size(), sample.calls.size());
+      EXPECT_EQ(reply.calls[0].name, name);
+      EXPECT_EQ(reply.calls[0].arguments, sample.calls[0].arguments);
+    }
+  }
+  const std::string_view plain = formats::k_plain.name;
+#define CHAT_FORMAT(id) \
+  EXPECT_EQ(seen.count(std::string(formats::k_##id.name)), formats::k_##id.name == plain ? 0U : 1U) << #id;
+#include "common/chat/formats/formats.def"
+#undef CHAT_FORMAT
+}
+
+TEST(ReplyGrammar, RefusesTheNameThatAFormatGivesToTheAnswer) {
+  const ToolSet tools(nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}},
+      {"type": "function", "function": {"name": "all"}}])"));
+  for (const ToolChoice choice : {ToolChoice::required, ToolChoice::automatic}) {
+    ReplyDemand demand;
+    demand.tools = &tools;
+    demand.choice = choice;
+    EXPECT_TRUE(reply_grammar(*find_reply_format("<tool_call>"), demand).has_value());
+    try {
+      (void)reply_grammar(*find_reply_format(">>>all >>>${recipient}"), demand);
+      FAIL() << "a call of it would be read as an answer";
+    } catch (const ggml::Error& error) {
+      EXPECT_NE(error.message().find("tools[1].function.name': \"all\""), std::string::npos) << error.message();
     }
   }
 }

@@ -59,9 +59,10 @@ ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth
 
 namespace {
 
-// A name is written into the prompt, the grammar and the marks of the call's format; each tool makes the grammar
-// longer.
-constexpr std::size_t kMaxNameBytes = 256;
+// A name is written into the prompt, the grammar and the marks of the call's format. With these signs the formats mark
+// where a name ends: no name holds one with any model, so that a client's tools do not depend on the model.
+constexpr std::string_view kMarkSigns = "\"'`()<>[]{}|,=\\";
+// Each tool makes the grammar longer.
 constexpr std::size_t kMaxTools = 1024;
 constexpr std::size_t kMaxParameters = 4096;  // in tagged formats each is a rule with a schema of its own
 
@@ -109,15 +110,19 @@ class ToolCheck {
     if (name == nullptr || !name->is_string()) expected(kPath, "a string", name);
     const auto& text = name->get_ref<const std::string&>();
     if (text.empty()) refuse(kPath, "the name is empty");
-    if (text.size() > kMaxNameBytes) {
-      refuse(kPath, "the name has " + std::to_string(text.size()) + " bytes, " + std::to_string(kMaxNameBytes) +
+    if (text.size() > kMaxToolNameBytes) {
+      refuse(kPath, "the name has " + std::to_string(text.size()) + " bytes, " + std::to_string(kMaxToolNameBytes) +
                         " are allowed");
     }
-    // A name is cut at blanks around it when a call is read.
-    if (text.front() == ' ' || text.back() == ' ') expected(kPath, "a name without blanks around it", name);
-    const bool has_control =
-        std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
-    if (has_control) expected(kPath, "a name without control characters", name);
+    const bool carried = std::all_of(text.begin(), text.end(), [](char c) {
+      return static_cast<unsigned char>(c) >= 0x80 || (c > ' ' && c != 0x7F && kMarkSigns.find(c) == kMarkSigns.npos);
+    });
+    if (!carried) {
+      expected(kPath,
+               "a name such as get_weather, files.read or mcp:files/read, without blanks, control characters, quotes, "
+               "brackets and | , = \\",
+               name);
+    }
   }
 
   void check_parameters(const ordered_json& parameters) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +9,8 @@
 #include <vector>
 
 namespace common::chat {
+
+inline constexpr std::size_t kMaxToolNameBytes = 256;
 
 /// How a parameter's value that stands between tags is to be understood.
 enum class ValueKind : std::uint8_t {

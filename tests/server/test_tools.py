@@ -90,6 +90,15 @@ def test_a_named_function_is_the_one_called(tool_client):
         assert [c.function.name for c in choice.message.tool_calls] == [name]
 
 
+def test_names_with_more_signs_than_openais_are_called_and_those_that_no_format_can_end_are_refused(tool_client):
+    for name in ("files.read", "mcp:files/read", "b" * 100):
+        choice = ask(tool_client, tools=[function(name, {}, [])], tool_choice="required").choices[0]
+        assert [c.function.name for c in choice.message.tool_calls] == [name]
+    for name in ("read file", "f(x)", 'a"b'):
+        with pytest.raises(openai.BadRequestError, match=r"tools\[1\].function.name.*get_weather, files.read"):
+            ask(tool_client, tools=[SWITCH, function(name, {}, [])])
+
+
 def test_several_calls_in_one_answer_where_they_are_allowed(tool_client):
     fields = dict(tool_choice="required", parallel_tool_calls=True)
     choice = ask(tool_client, **fields).choices[0]

@@ -19,6 +19,7 @@ ReplyFormat describe_v3_2(const TemplateView&) {
                                   space(), json_arguments()));
   add_call(format, calls(one, space()));
   format.answer_open = text(">>>all\n");
+  format.reserved_names = {"all"};
   return format;
 }
 }  // namespace

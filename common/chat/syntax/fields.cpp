@@ -11,7 +11,8 @@ namespace common::chat::syntax {
 namespace {
 using Builder = grammar::GrammarBuilder;
 
-constexpr std::size_t kMaxNameBytes = 256;  // a name without an end is no name
+constexpr std::size_t kMaxCollectedBytes =
+    kMaxToolNameBytes + 64;  // ids hold a name and more; without an end it is none
 
 std::string trimmed(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -127,7 +128,7 @@ class Collecting : public Matcher {
     const Clear clear = clear_before(in.text, stops_, in.last);
     collected_.append(in.text.substr(0, clear.size));
     in.take(clear.size);
-    if (collected_.size() > kMaxNameBytes) return Step::failed;
+    if (collected_.size() > kMaxCollectedBytes) return Step::failed;
     if (!clear.stopped) return Step::more;
     return finish(trimmed(collected_), out) ? Step::done : Step::failed;
   }

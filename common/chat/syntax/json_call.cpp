@@ -160,7 +160,7 @@ class JsonCallElement::Reading final : public Matcher {
   }
 
   Step begin_value(char c, Input& in) {
-    if (member_key_ == "function" && c == '{') {
+    if (member_key_ == "function" && c == '{' && !shape_.key_is_name) {
       ++nested_;
       in.take(1);
       state_ = State::key;
