@@ -8,5 +8,7 @@ namespace common {
 void apply_split_mode(Target& target, const Argument& argument);
 void apply_tensor_split(Target& target, const Argument& argument);
 void apply_device(Target& target, const Argument& argument);
+/// Takes ":first", ":last" or ":even" off the end of what --n-cpu-moe was given; automatic without one.
+[[nodiscard]] ExpertBlocks take_expert_blocks(const Argument& argument, std::string& number);
 
 }  // namespace common

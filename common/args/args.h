@@ -48,6 +48,7 @@ struct Parsed {
 /// What a caller may replace in tests.
 struct ParseOptions {
   EnvironmentLookup environment = &common::environment;
+  EnvironmentNames environment_names = &common::environment_names;
   /// Whether a missing -m is an error (for the programs that load a model).
   bool require_model = true;
 };

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/args/args.h"
@@ -21,11 +22,19 @@ inline std::optional<std::string> fake_lookup(const std::string& name) {
   return found == fake_environment().end() ? std::nullopt : std::optional<std::string>(found->second);
 }
 
+inline std::vector<std::string> fake_names(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : fake_environment())
+    if (name.compare(0, prefix.size(), prefix) == 0) names.push_back(name);
+  return names;
+}
+
 inline Parsed parse_line(Tool tool, const std::vector<std::string>& arguments, bool require_model = false) {
   std::vector<const char*> argv{"program"};
   for (const std::string& argument : arguments) argv.push_back(argument.c_str());
   ParseOptions options;
   options.environment = fake_lookup;
+  options.environment_names = fake_names;
   options.require_model = require_model;
   return parse(tool, static_cast<int>(argv.size()), argv.data(), options);
 }

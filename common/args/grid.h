@@ -8,6 +8,10 @@
 
 #include "ggml/type.h"
 
+namespace common {
+enum class ExpertBlocks : std::uint8_t;
+}
+
 /// What llama-bench is told: lists of values, of which it measures every combination.
 namespace common::grid {
 
@@ -15,13 +19,22 @@ enum class Format : std::uint8_t { none, csv, json, jsonl, md, sql };
 enum class FlashAttention : std::int8_t { automatic = -1, off = 0, on = 1 };
 enum class LoadMode : std::uint8_t { none, mmap, mlock, mmap_mlock, direct_io };
 
+/// A value of -ncmoe: how many blocks, and which.
+struct ExpertsOnCpu {
+  int n = 0;
+  ExpertBlocks blocks{};  // automatic
+
+  bool operator==(const ExpertsOnCpu&) const = default;
+};
+
 /// Every list is an axis; one that the user left alone is empty.
 struct Grid {
   std::vector<std::string> models;
   std::vector<int> n_prompt, n_gen, n_depth;
   std::vector<std::pair<int, int>> prompt_gen;     // -pg
   std::vector<std::pair<int, int>> gen_at_prompt;  // -gp
-  std::vector<int> n_batch, n_ubatch, n_threads, n_gpu_layers, n_cpu_moe, poll;
+  std::vector<int> n_batch, n_ubatch, n_threads, n_gpu_layers, poll;
+  std::vector<ExpertsOnCpu> n_cpu_moe;
   std::vector<std::pair<int, int>> threads_gen_batch;   // -tgb: of generation, of prompts; more teams beside n_threads
   std::vector<int> mla;                                 // -1: by modelled cost
   std::vector<int> attention_max_batch_mib;             // -amb

@@ -72,10 +72,11 @@ struct Option {
   std::string_view group;
   std::string_view since = "0.1";
   ToolSet tools = kModelRunners;
-  int arity = 0;                                 // values consumed; -1: a second one if the first holds no ':'
-  std::vector<std::string_view> optional_words;  // not empty: a value is consumed only if it is one of these
-  bool is_operand = false;                       // not an option but a bare word of the line; FILE is its name
-  bool accumulates = false;                      // repeated uses add up instead of the last one winning
+  int arity = 0;  // values consumed; -1: a second one if the first holds no ':'
+  // Not empty: a value is consumed only if it is one of these; where uses add up, also if it is a comma list of them.
+  std::vector<std::string_view> optional_words;
+  bool is_operand = false;   // not an option but a bare word of the line; FILE is its name
+  bool accumulates = false;  // repeated uses add up instead of the last one winning
   Apply apply;
 
   // What becomes of the option in this version. At most one of the three is set.

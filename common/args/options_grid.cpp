@@ -96,6 +96,7 @@ Apply each(std::vector<T> Grid::*list, Convert convert) {
 }
 
 std::string to_model(const Argument& item) {
+  if (item.value().empty()) bad_value(item, "the paths of models, separated by commas");
   return item.value();
 }
 
@@ -104,6 +105,14 @@ ggml::DType to_type(const Argument& item) {
   if (!type || !ggml::type_info(*type).kv_capable)
     bad_value(item, "a type that a KV cache can have, such as f32, f16, q8_0");
   return *type;
+}
+
+/// Each item may have a form at its end, as the other programs' one value may.
+void apply_n_cpu_moe(Target& target, const Argument& argument) {
+  for (std::string& item : split_list(argument.value())) {
+    const ExpertBlocks blocks = take_expert_blocks(argument, item);
+    for (const int n : to_ints(argument, item, 0)) target.settings.grid.n_cpu_moe.push_back({n, blocks});
+  }
 }
 
 /// A mask without a CPU stands for all of them.
@@ -130,6 +139,14 @@ FlashAttention to_flash(const Argument& item) {
       break;
   }
   return FlashAttention::automatic;
+}
+
+/// Bare: on, as in the other programs.
+void apply_flash(Target& target, const Argument& argument) {
+  std::vector<FlashAttention>& list = target.settings.grid.flash_attention;
+  if (argument.bare()) return list.push_back(FlashAttention::on);
+  for (std::string& item : split_list(argument.value()))
+    list.push_back(to_flash({argument.name, argument.negative, argument.from_environment, {std::move(item)}}));
 }
 
 grid::LoadMode to_load_mode(const Argument& item) {
@@ -213,8 +230,8 @@ const std::vector<Option> kAxes = {
         .initially("0x0"),
     option({"--cpu-strict"}, "0|1", "Pin each thread to one CPU of the mask.", strict_list).initially("0"),
     option({"--poll"}, "0...100", "How long idle threads spin.", ints(&Grid::poll, 0)).initially("50"),
-    option({"-fa", "--flash-attn"}, "on|off|auto", "Flash attention; also 1, 0 and -1.",
-           each(&Grid::flash_attention, to_flash))
+    option({"-fa", "--flash-attn"}, "on|off|auto", "Flash attention; also 1, 0 and -1; bare: on.", apply_flash)
+        .words({"on", "enabled", "true", "1", "off", "disabled", "false", "0", "auto", "-1"})
         .initially("auto"),
     option({"-lm", "--load-mode"}, "MODE", "none, mmap, mlock, mmap+mlock or dio.",
            each(&Grid::load_mode, to_load_mode))
@@ -222,11 +239,11 @@ const std::vector<Option> kAxes = {
     option({"-mmp", "--mmap"}, kSwitch, "Older spelling of -lm mmap and -lm none.",
            load_switch(grid::LoadMode::mmap, grid::LoadMode::none))
         .negative({"--no-mmap"})
-        .words({"0", "1", "0,1", "1,0"}),
+        .words({"0", "1"}),
     option({"-dio", "--direct-io"}, kSwitch, "Older spelling of -lm dio and -lm mmap.",
            load_switch(grid::LoadMode::direct_io, grid::LoadMode::mmap))
         .negative({"-ndio", "--no-direct-io"})
-        .words({"0", "1", "0,1", "1,0"}),
+        .words({"0", "1"}),
     option({"-ngl", "--gpu-layers", "--n-gpu-layers"}, "N", "Layers on the GPU; -1 or auto: as many as fit, or all.",
            apply_gpu_layers)
         .initially("-1"),
@@ -240,7 +257,7 @@ const std::vector<Option> kAxes = {
     option({"-ser", "--smart-expert-reduction"}, "KMIN,T",
            "Skip experts beyond rank KMIN whose score is below T times the best one; -1,0 is off.", apply_reductions)
         .initially("-1,0"),
-    option({"-ncmoe", "--n-cpu-moe"}, "N", "Blocks whose experts are on the CPU.", ints(&Grid::n_cpu_moe, 0))
+    option({"-ncmoe", "--n-cpu-moe"}, "N[:first|:last|:even]", "Blocks whose experts are on the CPU.", apply_n_cpu_moe)
         .initially("0"),
     option({"-ot", "--override-tensor"}, "PATTERN=BUFFER;...",
            "Placement of tensors: ; between the rules of a group, a comma between groups.", apply_rules),

@@ -125,13 +125,21 @@ std::vector<ScaledFile>& control_vectors_of(Settings& settings) {
   return settings.model.control_vectors;
 }
 
+void apply_model(Target& target, const Argument& argument) {
+  if (argument.value().empty()) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: " + argument.name + ": the path of the model is empty",
+                      "An unset variable between quotes gives such a word.");
+  }
+  target.settings.model.path = argument.value();
+}
+
 void apply_defer_experts(Target& target, const Argument&) {
   target.settings.model.warmup = false;
 }
 
 const std::vector<Option> kModelRows = {
     option({"-m", "--model"}, "FNAME", "GGUF file; of a split model the first part (...-00001-of-000NN.gguf).",
-           text([](Settings& s) -> auto& { return s.model.path; }))
+           apply_model)
         .variable("LLAMA_ARG_MODEL")
         .used_by(kModelLoaders),
     option({"-mu", "--model-url"}, "URL", "Download the model.")

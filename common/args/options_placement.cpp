@@ -44,6 +44,17 @@ void apply_device(Target& target, const Argument& argument) {
   for (std::string& name : split_list(argument.value())) names.push_back(std::move(name));
 }
 
+ExpertBlocks take_expert_blocks(const Argument& argument, std::string& number) {
+  const std::size_t colon = number.find(':');
+  if (colon == std::string::npos) return ExpertBlocks::automatic;
+  const std::string form = number.substr(colon + 1);
+  number.resize(colon);
+  if (form == "first") return ExpertBlocks::first;
+  if (form == "last") return ExpertBlocks::last;
+  if (form == "even") return ExpertBlocks::even;
+  bad_value(argument, "N, N:first, N:last or N:even");
+}
+
 namespace {
 
 constexpr std::string_view kPlacement = "Placement";
@@ -72,20 +83,7 @@ void apply_tensor_rules(Target& target, const Argument& argument) {
 void apply_n_cpu_moe(Target& target, const Argument& argument) {
   std::string number = argument.value();
   PlacementSettings& placement = target.settings.placement;
-  placement.n_cpu_moe_blocks = ExpertBlocks::automatic;
-  const std::size_t colon = number.find(':');
-  if (colon != std::string::npos) {
-    const std::string form = number.substr(colon + 1);
-    if (form == "first")
-      placement.n_cpu_moe_blocks = ExpertBlocks::first;
-    else if (form == "last")
-      placement.n_cpu_moe_blocks = ExpertBlocks::last;
-    else if (form == "even")
-      placement.n_cpu_moe_blocks = ExpertBlocks::even;
-    else
-      bad_value(argument, "N, N:first, N:last or N:even");
-    number.resize(colon);
-  }
+  placement.n_cpu_moe_blocks = take_expert_blocks(argument, number);
   placement.n_cpu_moe = static_cast<int>(to_integer(argument, number, 0, kMaxInt));
 }
 

@@ -254,6 +254,7 @@ Apply grammar_option(std::string SamplingSettings::*field, bool is_file) {
     std::string text = is_file ? read_text_file(argument, argument.value()) : argument.value();
     if (field == &SamplingSettings::json_schema) check_json(argument, text, "the schema");
     sampling.*field = std::move(text);
+    sampling.grammar_source = argument.name + (is_file ? " " + argument.value() : "");
   };
 }
 

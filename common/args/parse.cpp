@@ -174,6 +174,8 @@ Parsed parse(Tool tool, int argc, const char* const* argv, const ParseOptions& o
     parsed.settings.placement.offload.min_batch =
         static_cast<int>(to_integer(argument, *batch, 0, std::numeric_limits<int>::max()));
   }
+  for (std::string& text : unknown_variables(options.environment_names))
+    parsed.notes.emplace_back(ggml::LogLevel::warn, std::move(text));
   Parsing parsing(tool, parsed);
   for (const Occurrence& use : environment_occurrences(tool, options.environment)) {
     const auto winner = std::find_if(line.occurrences.begin(), line.occurrences.end(),

@@ -45,14 +45,21 @@ std::string no_value_text(const Occurrence& before, const std::string& word) {
   throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: invalid argument: " + typed, std::move(hint));
 }
 
+bool is_word(const Option& row, std::string_view text) {
+  return std::any_of(row.optional_words.begin(), row.optional_words.end(),
+                     [&](std::string_view word) { return lower_case(text) == word; });
+}
+
+/// Whether a value that the option may do without is one of its own.
+bool is_own_value(const Option& row, std::string_view text) {
+  if (!row.accumulates) return is_word(row, text);
+  const std::vector<std::string> items = split_list(text);
+  return std::all_of(items.begin(), items.end(), [&](const std::string& item) { return is_word(row, item); });
+}
+
 /// How many of `rest` belong to the option.
 int values_wanted(const Option& row, std::span<const char* const> rest) {
-  if (!row.optional_words.empty()) {
-    const bool is_word =
-        !rest.empty() && std::any_of(row.optional_words.begin(), row.optional_words.end(),
-                                     [&](std::string_view word) { return lower_case(rest[0]) == word; });
-    return is_word ? 1 : 0;
-  }
+  if (!row.optional_words.empty()) return !rest.empty() && is_own_value(row, rest[0]) ? 1 : 0;
   if (row.arity == -1) return rest.empty() || std::string_view(rest[0]).find(':') != std::string_view::npos ? 1 : 2;
   return row.arity;
 }
@@ -94,8 +101,18 @@ Rewritten rewrite_arguments(Tool tool, int argc, const char* const* argv) {
   return out;
 }
 
+std::vector<std::string> unknown_variables(EnvironmentNames names) {
+  std::vector<std::string> out;
+  for (std::string& name : names(kVariablePrefix)) {
+    if (is_known_variable(name)) continue;
+    const std::string nearest = nearest_variable(name);
+    out.push_back(name + " is set, but there is no option of that name" +
+                  (nearest.empty() ? "" : "; did you mean " + nearest + "?"));
+  }
+  return out;
+}
+
 std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup lookup) {
-  constexpr std::string_view kPrefix = "LLAMA_ARG_";
   std::vector<Occurrence> out;
   for (const Option& row : all_options()) {
     if ((row.tools & tool_bit(tool)) == 0) continue;
@@ -119,9 +136,8 @@ std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup loo
         out.push_back(use);
       }
       // The mere presence of the NO form switches off, whatever its value.
-      if (row.negatives.empty() || !variable.starts_with(kPrefix)) continue;
-      const std::string no = std::string(kPrefix) + "NO_" + std::string(variable.substr(kPrefix.size()));
-      if (lookup(no)) {
+      const std::string no = negative_variable(row, variable);
+      if (!no.empty() && lookup(no)) {
         use.argument = {.name = no, .negative = true, .from_environment = true, .values = {}};
         out.push_back(use);
       }

@@ -28,4 +28,7 @@ struct Rewritten {
 /// The rows that the environment sets for this tool, in the order of the table.
 [[nodiscard]] std::vector<Occurrence> environment_occurrences(Tool tool, EnvironmentLookup lookup);
 
+/// A line for each variable that looks like an option's and is none, with the one that was probably meant.
+[[nodiscard]] std::vector<std::string> unknown_variables(EnvironmentNames names);
+
 }  // namespace common

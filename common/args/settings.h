@@ -214,6 +214,7 @@ struct SamplingSettings {
   std::vector<std::pair<std::int32_t, float>> logit_bias;  // token id, bias
   std::string grammar;                                     // GBNF; at most one of the two is set
   std::string json_schema;                                 // JSON text
+  std::string grammar_source;                              // the option that gave either: "--grammar-file x.gbnf"
   std::vector<std::string>
       given;  // the fields that the user set ("top_k"): the model file's defaults leave these alone
 

@@ -52,6 +52,22 @@ int edit_distance(std::string_view a, std::string_view b) {
   return at(a.size(), b.size());
 }
 
+/// Words that are at least so far apart are not meant for one another.
+int too_far(std::string_view word) {
+  return std::max(1, static_cast<int>(word.size()) / 3) + 1;
+}
+
+/// Calls `visit` with every variable that some option reads, LLAMA_ARG_NO_... included.
+template <class Visit>
+void for_each_variable(const Visit& visit) {
+  for (const Option& row : all_options()) {
+    for (const std::string_view variable : row.variables) {
+      visit(std::string(variable));
+      if (const std::string no = negative_variable(row, variable); !no.empty()) visit(no);
+    }
+  }
+}
+
 /// Whether an option that is not the tool's own means something to it: it belongs to a program with which the tool
 /// shares command lines, or to one that is not here.
 bool shares(Tool tool, const Option& row) {
@@ -98,7 +114,7 @@ std::string_view nearest_spelling(Tool tool, std::string_view typed) {
   // An argument list may hold anything; only the length of a flag is worth comparing.
   constexpr std::size_t kLongest = 64;
   const std::string_view word = without_dashes(typed).substr(0, kLongest);
-  int best_distance = std::max(1, static_cast<int>(word.size()) / 3) + 1;
+  int best_distance = too_far(word);
   std::string_view best;
   const auto consider = [&](std::string_view name, int handicap) {
     const int distance = edit_distance(word, without_dashes(name)) + handicap;
@@ -115,6 +131,32 @@ std::string_view nearest_spelling(Tool tool, std::string_view typed) {
     for (const std::string_view name : row.spellings) consider(name, handicap);
     for (const std::string_view name : row.negatives) consider(name, handicap);
   }
+  return best;
+}
+
+std::string negative_variable(const Option& row, std::string_view variable) {
+  if (row.negatives.empty() || !variable.starts_with(kVariablePrefix)) return {};
+  return std::string(kVariablePrefix) + "NO_" + std::string(variable.substr(kVariablePrefix.size()));
+}
+
+bool is_known_variable(std::string_view name) {
+  bool known = false;
+  for_each_variable([&](const std::string& variable) { known = known || variable == name; });
+  return known;
+}
+
+std::string nearest_variable(std::string_view name) {
+  constexpr std::size_t kLongest = 64;
+  const std::string_view word = name.substr(std::min(name.size(), kVariablePrefix.size()), kLongest);
+  int best_distance = too_far(word);
+  std::string best;
+  for_each_variable([&](const std::string& variable) {
+    if (!variable.starts_with(kVariablePrefix)) return;
+    const int distance = edit_distance(word, std::string_view(variable).substr(kVariablePrefix.size()));
+    if (distance >= best_distance) return;
+    best_distance = distance;
+    best = variable;
+  });
   return best;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct Match {
 [[nodiscard]] std::string normal_spelling(std::string_view typed);
 /// The known spelling that `typed` was probably meant to be; empty when none is near.
 [[nodiscard]] std::string_view nearest_spelling(Tool tool, std::string_view typed);
+
+inline constexpr std::string_view kVariablePrefix = "LLAMA_ARG_";
+/// The variable that switches the option off by being there, "LLAMA_ARG_NO_..."; empty when there is none.
+[[nodiscard]] std::string negative_variable(const Option& row, std::string_view variable);
+/// Whether any option of any program reads the variable.
+[[nodiscard]] bool is_known_variable(std::string_view name);
+/// The known variable that `name` was probably meant to be; empty when none is near.
+[[nodiscard]] std::string nearest_variable(std::string_view name);
 
 // The groups, a file each; they append their rows with their group's name set.
 void add_context_options(std::vector<Option>& table);      // options_context.cpp

@@ -1,6 +1,7 @@
 // Values of options: what they set, and those that are wrong, each refused with what it should be.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 
@@ -11,6 +12,8 @@ namespace {
 
 using testing::error_of;
 using testing::fake_environment;
+using testing::notes_of;
+using testing::parse_line;
 using testing::settings_of;
 
 TEST(Values, ASamplingNumberOutsideItsRangeIsRefusedWithNameValueAndRange) {
@@ -117,6 +120,27 @@ TEST(Words, AWordBehindASwitchIsAnsweredWithTheSwitch) {
   EXPECT_EQ(hint({"--mlock", "x.gguf"}), "--mlock takes no value.");
   EXPECT_EQ(hint({"--log-colors", "blue"}).rfind("--log-colors takes one of the words on, off, auto", 0), 0U);
   EXPECT_EQ(hint({"-c", "8", "9"}).rfind("Values follow the option they belong to", 0), 0U);
+}
+
+TEST(Words, AnEmptyPathOfTheModelIsNamed) {
+  for (const Tool tool : {Tool::server, Tool::cli, Tool::sweep_bench, Tool::perplexity}) {
+    EXPECT_EQ(error_of(tool, {"-m", ""}, true).message(), "error: -m: the path of the model is empty");
+    EXPECT_EQ(error_of(tool, {"--model", ""}).hint(), "An unset variable between quotes gives such a word.");
+  }
+}
+
+TEST(Words, AVariableThatNoOptionReadsIsAWarningWithTheNearestName) {
+  fake_environment() = {{"LLAMA_ARG_CTXSIZE", "4096"}, {"LLAMA_ARG_NO_MMPA", "1"},   {"LLAMA_ARG_", ""},
+                        {"LLAMA_ARG_QQQQQQQQ", "x"},   {"LLAMA_ARG_CTX_SIZE", "64"}, {"LLAMA_ARG_NO_MMAP", "1"},
+                        {"LLAMA_ARG_PORT", "80"}};
+  EXPECT_EQ(notes_of(parse_line(Tool::cli, {})),
+            "warning: LLAMA_ARG_ is set, but there is no option of that name\n"
+            "warning: LLAMA_ARG_CTXSIZE is set, but there is no option of that name; did you mean LLAMA_ARG_CTX_SIZE?\n"
+            "warning: LLAMA_ARG_NO_MMPA is set, but there is no option of that name; did you mean LLAMA_ARG_NO_MMAP?\n"
+            "warning: LLAMA_ARG_QQQQQQQQ is set, but there is no option of that name\n");
+  fake_environment().clear();
+  const std::vector<std::string> names = environment_names("PATH");
+  EXPECT_NE(std::find(names.begin(), names.end(), "PATH"), names.end());
 }
 
 TEST(Words, OlderNamesOfLogVariablesActAndTheNewNameHolds) {

@@ -49,7 +49,7 @@ void for_each_setting(const Grid& grid, const Body& body) {
   Test t;
   for (const std::string& model : grid.models)
     for (const int ngl : grid.n_gpu_layers)
-      for (const int ncmoe : grid.n_cpu_moe)
+      for (const common::grid::ExpertsOnCpu& ncmoe : grid.n_cpu_moe)
         for (const LoadMode lm : grid.load_mode)
           for (const std::string& rules : grid.tensor_rules)
             for (const int nb : grid.n_batch)
@@ -59,8 +59,8 @@ void for_each_setting(const Grid& grid, const Body& body) {
                     for_each_form(grid, t, [&] {
                       for (const auto& [generation, prompts] : teams_of(grid))
                         for_each_team(grid, t, [&] {
-                          t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe, t.load_mode = lm,
-                          t.tensor_rules = rules;
+                          t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe.n,
+                          t.n_cpu_moe_blocks = ncmoe.blocks, t.load_mode = lm, t.tensor_rules = rules;
                           t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv;
                           t.n_threads = generation, t.n_threads_batch = prompts;
                           body(t);
@@ -82,7 +82,7 @@ Grid default_grid() {
   grid.cpus = {{}};
   grid.cpu_strict = {0};
   grid.n_gpu_layers = {-1};
-  grid.n_cpu_moe = {0};
+  grid.n_cpu_moe = {{}};
   grid.poll = {50};
   grid.type_k = {ggml::DType::f16};
   grid.type_v = {ggml::DType::f16};
@@ -101,10 +101,11 @@ Grid with_defaults(Grid given) {
     if ((given.*list).empty()) given.*list = defaults.*list;
   };
   for (auto list : {&Grid::n_prompt, &Grid::n_gen, &Grid::n_depth, &Grid::n_batch, &Grid::n_ubatch, &Grid::n_gpu_layers,
-                    &Grid::n_cpu_moe, &Grid::cpu_strict, &Grid::poll, &Grid::mla, &Grid::attention_max_batch_mib}) {
+                    &Grid::cpu_strict, &Grid::poll, &Grid::mla, &Grid::attention_max_batch_mib}) {
     fill(list);
   }
   if (given.threads_gen_batch.empty()) fill(&Grid::n_threads);
+  fill(&Grid::n_cpu_moe);
   fill(&Grid::expert_reduction);
   fill(&Grid::models);
   fill(&Grid::cpus);
@@ -114,6 +115,11 @@ Grid with_defaults(Grid given) {
   fill(&Grid::load_mode);
   fill(&Grid::tensor_rules);
   return given;
+}
+
+std::string Test::experts_on_cpu() const {
+  constexpr const char* kForms[] = {"", ":first", ":last", ":even"};
+  return std::to_string(n_cpu_moe) + kForms[static_cast<int>(n_cpu_moe_blocks)];
 }
 
 std::string Test::label() const {

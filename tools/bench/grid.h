@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/args/grid.h"
+#include "common/args/settings.h"
 #include "ggml/type.h"
 
 namespace bench {
@@ -25,6 +26,7 @@ struct Test {
   int n_prompt = 0, n_gen = 0, n_depth = 0;
   bool prompt_is_untimed = false;  // -gp
   int n_batch = 0, n_ubatch = 0, n_gpu_layers = 0, n_cpu_moe = 0, poll = 50;
+  common::ExpertBlocks n_cpu_moe_blocks = common::ExpertBlocks::automatic;
   int n_threads = 0, n_threads_batch = 0;  // of generation, of prompts
   int mla = -1;                            // -1: by modelled cost
   int attention_max_batch_mib = 256;
@@ -38,6 +40,8 @@ struct Test {
 
   /// "pp512", "tg128 @ d4096", "pp512+tg128", "tg128@pp512".
   [[nodiscard]] std::string label() const;
+  /// As -ncmoe takes it: "8", "8:even".
+  [[nodiscard]] std::string experts_on_cpu() const;
 };
 
 /// All cells, outer axes first, as the documentation orders them.

@@ -55,6 +55,17 @@ TEST(Options, GivenListsReplaceTheDefaultsAndAddUp) {
   EXPECT_EQ(tests[3].flash_attention, FlashAttention::on);
 }
 
+TEST(Options, FlashAttentionAndExpertsOnTheCpuAreWrittenAsForTheOtherPrograms) {
+  const Grid grid = parsed({"-m", "a", "-fa", "-p", "8", "-n", "0", "-ncmoe", "0,4:even,1-2:last", "-mmp", "1,0"});
+  EXPECT_EQ(grid.flash_attention, std::vector<FlashAttention>{FlashAttention::on});
+  EXPECT_EQ(grid.load_mode, (std::vector<LoadMode>{LoadMode::mmap, LoadMode::none}));
+  std::vector<std::string> texts;
+  for (const bench::Test& test : expand(grid)) texts.push_back(test.experts_on_cpu());
+  EXPECT_EQ(texts, (std::vector<std::string>{"0", "0", "4:even", "4:even", "1:last", "1:last", "2:last", "2:last"}));
+  EXPECT_EQ(parsed({"-m", "a", "-fa", "off,auto,on"}).flash_attention,
+            (std::vector<FlashAttention>{FlashAttention::off, FlashAttention::automatic, FlashAttention::on}));
+}
+
 TEST(Options, LabelsSayDepthAndUntimedPrompt) {
   const Grid grid = parsed({"-m", "a", "-p", "0", "-n", "16", "-d", "4096", "-gp", "100,8"});
   const std::vector<bench::Test> tests = expand(grid);
@@ -69,6 +80,9 @@ TEST(Options, RefuseWhatTheyCannotDo) {
                                                     {"-p", "x"},
                                                     {"-p", "8-4"},
                                                     {"-fa", "maybe"},
+                                                    {"-fa", "on,maybe"},
+                                                    {"-ncmoe", "4:odd"},
+                                                    {"-m", ""},
                                                     {"-ctk", "q7"},
                                                     {"-sas", "1"},
                                                     {"-ot", "x"},

@@ -28,8 +28,8 @@ int print_plans(const common::Settings& settings) {
   int status = 0;
   std::vector<std::string> seen;
   for (const bench::Test& test : bench::expand(grid_of(settings))) {
-    std::string cell = ggml::strf("%s ngl=%d ncmoe=%d ot=%s", test.model.c_str(), test.n_gpu_layers, test.n_cpu_moe,
-                                  test.tensor_rules.c_str());
+    std::string cell = ggml::strf("%s ngl=%d ncmoe=%s ot=%s", test.model.c_str(), test.n_gpu_layers,
+                                  test.experts_on_cpu().c_str(), test.tensor_rules.c_str());
     if (test.mla >= 0) cell += ggml::strf(" mla=%d", test.mla);
     if (std::find(seen.begin(), seen.end(), cell) != seen.end()) continue;
     seen.push_back(cell);

@@ -188,7 +188,7 @@ class MarkdownPrinter : public StreamPrinter {
       if (shown) columns_.push_back({title, width, value});
     };
     add(!run.cpu_only(), "ngl", 3, [](R r) { return field_value("n_gpu_layers", r); });
-    add(grid.n_cpu_moe != defaults.n_cpu_moe, "n_cpu_moe", 10, [](R r) { return field_value("n_cpu_moe", r); });
+    add(grid.n_cpu_moe != defaults.n_cpu_moe, "n_cpu_moe", 10, [](R r) { return r.test.experts_on_cpu(); });
     add(run.cpu_only() || grid.n_threads != defaults.n_threads, "threads", 7,
         [](R r) { return field_value("n_threads", r); });
     add(grid.threads_gen_batch != defaults.threads_gen_batch, "n_threads_batch", 15,

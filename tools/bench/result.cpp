@@ -119,6 +119,7 @@ const std::vector<Field>& fields() {
       {"mla_attn", FieldType::integer, [](R r) { return std::to_string(r.test.mla); }},
       {"attn_max_batch", FieldType::integer, [](R r) { return std::to_string(r.test.attention_max_batch_mib); }},
       {"ser", FieldType::text, [](R r) { return reduction_text(r.test.expert_reduction); }},
+      {"cpu_moe_blocks", FieldType::text, [](R r) { return r.test.experts_on_cpu(); }},
   };
   return kFields;
 }

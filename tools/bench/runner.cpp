@@ -116,6 +116,7 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
   placement.n_gpu_layers.reset();
   if (test.n_gpu_layers >= 0) placement.n_gpu_layers = test.n_gpu_layers;
   placement.n_cpu_moe = test.n_cpu_moe;
+  placement.n_cpu_moe_blocks = test.n_cpu_moe_blocks;
   placement.tensor_rules = rules_of(test.tensor_rules);
   // A grid compares what it was told to compare: nothing is chosen unless that was asked for.
   if (placement.fit == common::Fit::automatic) placement.fit = common::Fit::off;

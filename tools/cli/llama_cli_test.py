@@ -115,8 +115,16 @@ class Grammar(unittest.TestCase):
             self.assertEqual(done.stdout.strip(), b"[1,null]")
 
     def test_what_is_wrong_with_it_is_named_with_its_place(self):
-        for arguments, place in [(("--grammar", "root ::= (\"a\""), b"line 1, column 10"),
-                                 (("-j", '{"items": {"type": "widget"}}'), b"#/items/type"),
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        paths = {name: os.path.join(folder.name, name) for name in ("x.gbnf", "x.json")}
+        for path, text in zip(paths.values(), ("xx", '{"items": {"type": "widget"}}')):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        for arguments, place in [(("--grammar", "root ::= (\"a\""), b"error: --grammar: grammar: line 1, column 10"),
+                                 (("--grammar-file", paths["x.gbnf"]), f"error: --grammar-file {paths['x.gbnf']}: grammar: line 1".encode()),
+                                 (("-j", '{"items": {"type": "widget"}}'), b"error: -j: json_schema: #/items/type"),
+                                 (("-jf", paths["x.json"]), f"error: -jf {paths['x.json']}: json_schema: #/items/type".encode()),
                                  (("-j", "{"), b'"-j": the schema is not valid JSON: line 1, column 2'),
                                  (("--grammar-file", "not/there"), b"not/there")]:
             done = run("-no-cnv", "-p", "the", "-n", "2", *arguments)

@@ -49,8 +49,9 @@ class Session {
         conversation_(chat, vocab_) {
     generator_.show_special(settings.prompt.special);
     if (settings.cache.context_shift) generator_.shift_context(settings.cache.n_keep);
-    if (const std::string grammar = common::grammar_text(settings.sampling); !grammar.empty()) {
-      grammar_ = common::grammar::GrammarCache(vocab_).get(grammar);
+    common::grammar::GrammarCache grammars(vocab_);
+    grammar_ = common::given_grammar(settings.sampling, grammars).compiled;
+    if (grammar_ != nullptr) {
       generator_.follow([this] { return std::make_unique<common::grammar::GrammarMask>(grammar_); });
     }
     const common::ChatSettings& chat_settings = settings.chat;

@@ -24,8 +24,8 @@ using namespace server;
 std::shared_ptr<Service> make_service(const common::Settings& settings, const llama::Model& model,
                                       const common::chat::ChatTemplates& chat, Engine& engine) {
   const auto grammars = std::make_shared<common::grammar::GrammarCache>(model.vocab());
-  const std::string grammar = common::grammar_text(settings.sampling);
-  if (!grammar.empty()) (void)grammars->get(grammar);  // a mistake in it is an error now, not at each request
+  // A mistake in it is an error now, not at each request.
+  const std::string grammar = common::given_grammar(settings.sampling, *grammars).gbnf;
   return std::make_shared<Service>(Service{settings,
                                            model,
                                            chat,
