@@ -105,9 +105,26 @@ def test_a_body_without_a_length_is_411_at_once(server):
         status, text = split(exchange(server, b"POST /tokenize HTTP/1.1\r\nHost: x\r\n" + extra + b'\r\n{"content": "x"}'))
         assert status == 411 and "Content-Length" in json.loads(text)["error"]["message"]
     assert time.monotonic() - begin < 4
+    # It comes late: nothing of it is taken for a request.
+    with socket.create_connection(address(server), timeout=20) as connection:
+        connection.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(0.05)
+        connection.sendall(b'{"content": "x"}')
+        answer = read_all(connection)
+        assert answer.count(b"HTTP/1.1 ") == 1 and split(answer)[0] == 411
     # No body needs no length.
     answer = exchange(server, b"POST /slots/0?action=erase HTTP/1.1\r\nHost: x\r\n\r\n" + LAST)
     assert answer.count(b"HTTP/1.1 200 ") == 2
+
+
+def test_a_client_that_stops_in_the_middle_of_a_request_is_let_go_after_the_timeout():
+    with running("-c", "512", "-np", "1", "--no-warmup", "--timeout", "1") as server:
+        for begun in (b"POST /tokenize HTT", b'POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"con'):
+            begin = time.monotonic()
+            answer = exchange(server, begun)
+            assert 0.9 < time.monotonic() - begin < 10 and b" 200 " not in answer
+        # It is a bound of silence, not of an answer.
+        assert server.post("/tokenize", {"content": "x"}).status_code == 200
 
 
 @pytest.mark.parametrize("line,cause", [("TRACE / HTTP/1.1", "'TRACE'"), ("CONNECT x:1 HTTP/1.1", "'CONNECT'"), ("BREW / HTTP/1.1", "'BREW'"),
@@ -153,6 +170,8 @@ def test_a_unix_socket(tmp_path):
     try:
         wait_for_socket(server, path)
         assert f"server is listening on {path} " in server.log()
+        page = over(path, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").decode()
+        assert f"curl --unix-socket {path} http://localhost/v1/chat/completions" in page
         status, body = split(over(path, post("/completion", {"prompt": "x", "n_predict": 2}, b"Connection: close\r\n")))
         assert status == 200 and json.loads(body)["tokens_predicted"] == 2
         second = Server("-c", "512", "-np", "1", "--host", path)

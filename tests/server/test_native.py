@@ -178,7 +178,7 @@ def test_state_endpoints(server):
     assert float(values["prompt_tokens_total"]) > 0 and float(values["tokens_predicted_total"]) > 0
     assert float(values["splits_total"]) > 0
     page = server.get("/")
-    assert page.status_code == 200 and "curl" in page.text and "llama.gguf" in page.text
+    assert page.status_code == 200 and f"curl {server.url}/v1/chat/completions -H" in page.text and "llama.gguf" in page.text
 
 
 def test_erasing_a_slot_forgets_its_cache(server):

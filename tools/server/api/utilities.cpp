@@ -251,7 +251,7 @@ Json detokenize_json(const Fields& fields, const Service& service) {
   return {{"content", service.vocab().pieces(tokens, llama::SpecialText::show)}};
 }
 
-std::string web_page(const Service* service, const std::string& host, int port) {
+std::string web_page(const Service* service, const std::string& curl) {
   std::string page =
       "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Tandem</title>"
       "<meta name=\"viewport\" content=\"width=device-width\">"
@@ -272,11 +272,11 @@ std::string web_page(const Service* service, const std::string& host, int port) 
       strf("%d tokens in each of %d slots", service->engine.params().n_ctx_slot, service->engine.params().n_slots));
   row("State", strf("%d slots busy, %d requests waiting", busy, status.n_deferred));
   page += "</table><p>Try it:</p><pre>";
-  page += common::escape_markup(
-      strf("curl http://%s:%d/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-           "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
-           "Answer in one sentence.\"}]}'",
-           host.c_str(), port));
+  page +=
+      common::escape_markup(curl +
+                            "/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                            "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
+                            "Answer in one sentence.\"}]}'");
   return page + "</pre></html>\n";
 }
 

@@ -17,7 +17,7 @@ namespace server {
 /// memory.
 [[nodiscard]] std::string tokenize_answer(const Fields& fields, const Service& service);
 [[nodiscard]] Json detokenize_json(const Fields& fields, const Service& service);
-/// The page at `/`: model, state, and a command to try.
-[[nodiscard]] std::string web_page(const Service* service, const std::string& host, int port);
+/// The page at `/`: model, state, and a command to try. `curl`: the command up to the path.
+[[nodiscard]] std::string web_page(const Service* service, const std::string& curl);
 
 }  // namespace server

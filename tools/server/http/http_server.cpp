@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 #include "api/pieces.h"
 #include "api/utilities.h"
@@ -90,11 +92,26 @@ std::string transport_message(const httplib::Request& request, int status) {
   }
 }
 
-/// A body whose length the head does not tell. It cannot be read: where it ends, nobody knows.
-bool lacks_length(const httplib::Request& request) {
+/// The head tells the length of no body. One that comes nevertheless cannot be read: where it ends, nobody knows.
+bool announces_no_body(const httplib::Request& request) {
   return (request.method == "POST" || request.method == "PUT" || request.method == "PATCH") &&
-         !request.has_header("Content-Length") && !request.has_header("Transfer-Encoding") &&
-         Connection::current().has_unannounced_body();
+         !request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
+}
+
+HttpError length_required() {
+  return http_error(411, "invalid_request_error",
+                    "the body is missing or has no length: send Content-Length, or Transfer-Encoding: chunked");
+}
+
+/// In single quotes where a shell would take it apart.
+std::string shell_word(const std::string& text) {
+  const bool plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("/._-+,@").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 /// Why bind() failed, by its errno (0: it did not come to that).
@@ -188,7 +205,16 @@ void HttpServer::listen() {
 }
 
 std::string HttpServer::address() const {
-  return socket_file_ != nullptr ? settings_.server.host : strf("http://%s:%d", settings_.server.host.c_str(), port_);
+  if (socket_file_ != nullptr) return settings_.server.host;
+  const bool is_ipv6 = settings_.server.host.find(':') != std::string::npos;
+  return strf(is_ipv6 ? "http://[%s]:%d" : "http://%s:%d", settings_.server.host.c_str(), port_);
+}
+
+std::string HttpServer::curl_command() const {
+  std::string command = "curl ";
+  if (!settings_.server.api_keys.empty()) command += "-H 'Authorization: Bearer YOUR_KEY' ";
+  if (socket_file_ != nullptr) command += "--unix-socket " + shell_word(address()) + " ";
+  return command + (socket_file_ != nullptr ? "http://localhost" : address()) + settings_.server.api_prefix;
 }
 
 HttpServer::~HttpServer() {
@@ -249,9 +275,8 @@ void HttpServer::add_middleware() {
       send(response, body_too_large());
       return httplib::Server::HandlerResponse::Handled;
     }
-    if (lacks_length(request)) {
-      send(response, http_error(411, "invalid_request_error",
-                                "the body has no length: send Content-Length, or Transfer-Encoding: chunked"));
+    if (announces_no_body(request) && Connection::current().has_unannounced_body()) {
+      send(response, length_required());
       return httplib::Server::HandlerResponse::Handled;
     }
     if (request.method == "OPTIONS") {
@@ -292,12 +317,18 @@ bool HttpServer::crowded() const {
   return connections_->crowded();
 }
 
-void HttpServer::route(const char* method, const std::string& path, Handler handler) {
-  const auto run = [this, handler](const httplib::Request& request, httplib::Response& response) {
+void HttpServer::route(const char* method, const std::string& path, Handler handler, bool needs_body) {
+  const auto run = [this, handler, needs_body](const httplib::Request& request, httplib::Response& response) {
     try {
       const std::shared_ptr<Service> current = service();
       if (current == nullptr) {
         send(response, http_error(503, "unavailable_error", "Loading model"));
+        return;
+      }
+      // It is still under way perhaps, and would be taken for the next request.
+      if (needs_body && announces_no_body(request)) {
+        response.set_header("Connection", "close");
+        send(response, length_required());
         return;
       }
       (this->*handler)(request, response, current);

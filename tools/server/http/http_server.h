@@ -56,7 +56,9 @@ class HttpServer {
   /// Queues the request and writes its answer, whole or as server-sent events.
   void answer(CompletionRequest completion, Answering::MakeFormat format, const httplib::Request& request,
               httplib::Response& response, const std::shared_ptr<Service>& service);
-  void route(const char* method, const std::string& path, Handler handler);
+  void route(const char* method, const std::string& path, Handler handler, bool needs_body = false);
+  /// What a client on this machine types, up to a path.
+  [[nodiscard]] std::string curl_command() const;
   [[nodiscard]] bool has_key(const httplib::Request& request) const;
   void add_cors(const httplib::Request& request, httplib::Response& response) const;
   [[nodiscard]] std::shared_ptr<Service> service() const;

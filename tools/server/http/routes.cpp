@@ -58,6 +58,7 @@ void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat form
 void HttpServer::add_routes() {
   const auto get = [this](const char* path, Handler handler) { route("GET", path, handler); };
   const auto post = [this](const char* path, Handler handler) { route("POST", path, handler); };
+  const auto post_body = [this](const char* path, Handler handler) { route("POST", path, handler, true); };
   for (const char* path : {"/health", "/v1/health"}) get(path, &HttpServer::health);
   for (const char* path : {"/models", "/v1/models"}) get(path, &HttpServer::models);
   get("/api/tags", &HttpServer::model_tags);
@@ -66,15 +67,15 @@ void HttpServer::add_routes() {
   get("/slots", &HttpServer::slots);
   post("/slots/:id", &HttpServer::slot_action);
   get("/metrics", &HttpServer::metrics);
-  post("/tokenize", &HttpServer::tokenize);
-  post("/detokenize", &HttpServer::detokenize);
-  post("/apply-template", &HttpServer::apply_template);
-  for (const char* path : {"/completion", "/completions"}) post(path, &HttpServer::native_completion);
-  post("/v1/completions", &HttpServer::text_completion);
+  post_body("/tokenize", &HttpServer::tokenize);
+  post_body("/detokenize", &HttpServer::detokenize);
+  post_body("/apply-template", &HttpServer::apply_template);
+  for (const char* path : {"/completion", "/completions"}) post_body(path, &HttpServer::native_completion);
+  post_body("/v1/completions", &HttpServer::text_completion);
   for (const char* path : {"/chat/completions", "/v1/chat/completions", "/api/chat"})
-    post(path, &HttpServer::chat_completion);
+    post_body(path, &HttpServer::chat_completion);
   for (const char* path : {"/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"})
-    post(path, &HttpServer::count_tokens);
+    post_body(path, &HttpServer::count_tokens);
   for (const char* path : {"/cors-proxy", "/tools"}) {
     get(path, &HttpServer::disabled);
     post(path, &HttpServer::disabled);
@@ -86,10 +87,10 @@ void HttpServer::add_routes() {
     post(path, &HttpServer::not_available);
   }
   get("/lora-adapters", &HttpServer::adapters);
-  post("/lora-adapters", &HttpServer::change_adapters);
+  post_body("/lora-adapters", &HttpServer::change_adapters);
   if (settings_.server.web_page) {
     http_->Get(settings_.server.api_prefix + "/", [this](const Request&, Response& response) {
-      response.set_content(web_page(service().get(), settings_.server.host, port_), "text/html; charset=utf-8");
+      response.set_content(web_page(service().get(), curl_command()), "text/html; charset=utf-8");
     });
   }
   if (!settings_.server.static_path.empty() &&
