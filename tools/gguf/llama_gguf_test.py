@@ -10,6 +10,7 @@ import io
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,20 @@ class Synth(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
         self.assertIn("cannot write: File too large", done.stderr)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_a_folder_without_leave_to_write_is_one_error_that_names_the_file(self):
+        # Root is stopped by no mode, unless it gives that power up.
+        powerless = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"] if os.geteuid() == 0 else []
+        if powerless and (shutil.which("setpriv") is None or subprocess.run([*powerless, "true"], capture_output=True).returncode):
+            self.skipTest("root may write everywhere")
+        os.chmod(self.folder.name, 0o555)
+        self.addCleanup(os.chmod, self.folder.name, 0o755)
+        command = [*powerless, TOOL, "synth", "--preset", "qwen3-0.6b", "--layers", "1", "--vocab", "300", "-o", self.path()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr.count("error: ")), (1, 1), done.stderr)
+        self.assertIn(self.path(), done.stderr)
+        self.assertIn("Permission denied", done.stderr)
         self.assertEqual(os.listdir(self.folder.name), [])
 
 

@@ -117,6 +117,11 @@ TEST_F(SplitModel, RefusesATensorCountThatTheFilesDoNotHold) {
   expect_says(open_error(), "split.tensors.count is 4, but the 3 parts hold 3 tensors");
 }
 
+TEST_F(SplitModel, RefusesATensorCountBelowZero) {
+  parts_[0].n_tensors = -1;
+  expect_says(open_error(), path(0) + ": split.tensors.count is -1, a number of tensors was expected");
+}
+
 TEST_F(SplitModel, RefusesADamagedPartByItsName) {
   write();
   std::filesystem::resize_file(path(1), 20);
