@@ -57,12 +57,12 @@ void for_each_setting(const Grid& grid, const Body& body) {
                 for (const ggml::DType tk : grid.type_k)
                   for (const ggml::DType tv : grid.type_v)
                     for_each_form(grid, t, [&] {
-                      for (const auto& [generation, prompts] : teams_of(grid))
+                      for (const std::pair<int, int>& team : teams_of(grid))
                         for_each_team(grid, t, [&] {
                           t.model = model, t.n_gpu_layers = ngl, t.n_cpu_moe = ncmoe.n,
                           t.n_cpu_moe_blocks = ncmoe.blocks, t.load_mode = lm, t.tensor_rules = rules;
                           t.n_batch = nb, t.n_ubatch = std::min(nub, nb), t.type_k = tk, t.type_v = tv;
-                          t.n_threads = generation, t.n_threads_batch = prompts;
+                          t.n_threads = team.first, t.n_threads_batch = team.second;
                           body(t);
                         });
                     });
