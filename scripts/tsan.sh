@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer (preset tsan): all that ctest labels unit, ops and models, or the labels given.
 #
+# Left out are programs that only ever compute on one thread and would take hours here: codecs, single kernels, the
+# evaluator in double precision. What several threads do with them is in cpu_ops_test and the models.
+#
 #   scripts/tsan.sh [LABEL...]    scripts/tsan.sh server; $JOBS: compilers and tests at once, all processors without it
 # A report fails its test. scripts/tsan.supp lists what is not ours, each with its reason.
 set -uo pipefail
@@ -10,4 +13,5 @@ labels=("$@")
 jobs=${JOBS:-$(nproc)}
 cmake --preset tsan >/dev/null && cmake --build --preset tsan -j "$jobs" || exit 1
 export TSAN_OPTIONS="halt_on_error=0:exitcode=66:history_size=4:suppressions=$PWD/scripts/tsan.supp"
-ctest --test-dir build-tsan -L "^($(IFS='|'; echo "${labels[*]}"))\$" -j "$jobs" --output-on-failure
+single='quant_test|cpu_matmul_test|cpu_vec_test|cpu_toy_type_test|reference_test'
+ctest --test-dir build-tsan -E "^($single)\$" -L "^($(IFS='|'; echo "${labels[*]}"))\$" -j "$jobs" --output-on-failure

@@ -9,6 +9,7 @@
 #include "common/grammar/schema_rules.h"
 #include "ggml/error.h"
 #include "grammar_test_support.h"
+#include "test_support.h"
 
 namespace common::grammar::testing {
 namespace {
@@ -175,9 +176,10 @@ TEST(RegexSyntax, WhatNoDialectReadsIsAFaultWithItsPlace) {
 
 TEST(RegexSyntax, TakesAnyText) {
   std::mt19937 random(8);
+  const int n_rounds = tandem::rounds(30'000);
   constexpr const char* kParts[] = {"(", ")", "[", "]", "{", "}", "?", "*", "+", "\\", "^", "-", "|", "<",
                                     ">", ":", "=", "!", "P", "#", "1", ",", "x", "u",  "é", "'", "$", ""};
-  for (int round = 0; round < 30'000; ++round) {
+  for (int round = 0; round < n_rounds; ++round) {
     std::string text = "^";
     for (std::size_t n = random() % 12; n > 0; --n) text += kParts[random() % std::size(kParts)];
     text += "$";

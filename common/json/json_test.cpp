@@ -6,6 +6,7 @@
 
 #include "common/json/json_fault.h"
 #include "common/json/parse_json.h"
+#include "test_support.h"
 
 namespace common {
 namespace {
@@ -119,7 +120,8 @@ TEST(JsonFault, AgreesWithTheParserOnRandomTexts) {
       "\t", "'", "\xC0", "\\ud83d", "\"\\n\"", "\x01", "nul",   "1e999", "E+1", "-0"};
   std::mt19937 random(3);
   int n_right = 0;
-  for (int round = 0; round < 200'000; ++round) {
+  const int n_rounds = tandem::rounds(200'000);
+  for (int round = 0; round < n_rounds; ++round) {
     std::string text;
     for (std::size_t n = 1 + random() % 9; n > 0; --n) text += pieces[random() % std::size(pieces)];
     const bool is_right = nlohmann::ordered_json::accept(text);
@@ -130,7 +132,7 @@ TEST(JsonFault, AgreesWithTheParserOnRandomTexts) {
       ASSERT_LE(fault->offset, text.size());
     }
   }
-  EXPECT_GT(n_right, 1000);
+  EXPECT_GT(n_right, n_rounds / 200);
 }
 
 TEST(JsonFault, RandomDamageToALongTextIsFoundToo) {
@@ -138,7 +140,8 @@ TEST(JsonFault, RandomDamageToALongTextIsFoundToo) {
       R"({"a":[1,-2.5e3,{"b":"x\u00e9\n","c":[true,false,null,[],{}]}],"é":{"d":"\ud83d\ude00"}} )";
   ASSERT_FALSE(find_json_fault(whole, 512).has_value());
   std::mt19937 random(4);
-  for (int round = 0; round < 50'000; ++round) {
+  const int n_rounds = tandem::rounds(50'000);
+  for (int round = 0; round < n_rounds; ++round) {
     std::string text = whole;
     for (int n = 0; n < 2; ++n) {
       const std::size_t at = random() % text.size();

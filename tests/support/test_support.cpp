@@ -1,5 +1,6 @@
 #include "test_support.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -40,6 +41,24 @@ std::vector<T> convert(const Npy& array) {
 }
 
 }  // namespace
+
+bool is_sanitized() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  return true;
+#else
+  return false;
+#endif
+#else
+  return false;
+#endif
+}
+
+int rounds(int n) {
+  return is_sanitized() ? std::max(1, n / 10) : n;
+}
 
 std::optional<std::filesystem::path> shared_dir() {
   const char* given = std::getenv("TANDEM_SHARED");

@@ -16,6 +16,12 @@ namespace tandem {
 /// tests/data of the source tree.
 [[nodiscard]] std::filesystem::path data_dir();
 
+/// How often a test goes through random cases: `n` times, but a tenth of that under a sanitizer. Those look for faults
+/// that most cases would show alike, and each case costs them a multiple.
+[[nodiscard]] int rounds(int n);
+/// Whether this is a build with AddressSanitizer or ThreadSanitizer.
+[[nodiscard]] bool is_sanitized();
+
 /// A numpy array file. `bytes` are the packed elements in C order; `shape` is slowest axis first, as numpy prints it.
 struct Npy {
   std::string dtype;  // "<f4", "|u1", "<i4", "<f8" ...

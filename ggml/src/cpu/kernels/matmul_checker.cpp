@@ -29,44 +29,70 @@ struct Expected {
   double value = 0, magnitude = 0;
 };
 
-/// The product of one weight row with one activation row as the rounding rules define it: x is d * q, but a minimum
-/// meets the stored block sum (which q8_1 keeps as half).
-Expected expect_quantised(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, const ActView& act,
-                          std::int64_t m) {
-  const quant::WeightCodec& codec = quant::codec(static_cast<int>(type));
-  const std::int64_t together = type_info(type).rows_per_group;
-  const std::byte* group = matrix + (row - row % together) * static_cast<std::int64_t>(row_bytes(type, k));
-  const bool half_sums = type_info(type).act == ActType::q8_1;
-  Expected out;
-  quant::Piece w;
-  for (std::int64_t p = 0; p * kActPiece < k; ++p) {
-    const int n = codec.unpack(group, static_cast<int>(row % together), k, p, w);
-    const auto& a = *reinterpret_cast<const ActPiece*>(act.data + m * act.row_stride + p * act.piece_stride);
-    for (int e = 0; e < n; ++e) {
-      const double x = static_cast<double>(a.d[e / 32]) * a.q[e];
-      const double product = static_cast<double>(w.scale[e / 16]) * w.code[e] * x;
-      const double minimum = static_cast<double>(w.add[e / 16]) * x;
-      out.value += half_sums ? product : product + minimum;
-      out.magnitude += std::fabs(product) + std::fabs(minimum);
+/// One row of weights, taken apart once for all the activation rows that it meets.
+class WeightRow {
+ public:
+  WeightRow(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k)
+      : k_(k), half_sums_(type_info(type).act == ActType::q8_1) {
+    const quant::WeightCodec& codec = quant::codec(static_cast<int>(type));
+    if (codec.unpack == nullptr) {
+      values_.resize(static_cast<std::size_t>(k));
+      dequantise_row_of(type, matrix, row, k, values_.data());
+      return;
     }
-    for (int g = 0; half_sums && g * 32 < n; ++g) out.value += static_cast<double>(w.add[2 * g]) * a.s[g];
+    const std::int64_t together = type_info(type).rows_per_group;
+    const std::byte* group = matrix + (row - row % together) * static_cast<std::int64_t>(row_bytes(type, k));
+    pieces_.resize(static_cast<std::size_t>((k + kActPiece - 1) / kActPiece));
+    std::int64_t p = 0;
+    for (Piece& piece : pieces_) piece.n = codec.unpack(group, static_cast<int>(row % together), k, p++, piece.w);
   }
-  return out;
-}
 
-Expected expect_float(DType type, const std::byte* matrix, std::int64_t row, std::int64_t k, const ActView& act,
-                      std::int64_t m) {
-  std::vector<float> w(static_cast<std::size_t>(k));
-  dequantise_row_of(type, matrix, row, k, w.data());
-  const auto* x = reinterpret_cast<const float*>(act.data + m * act.row_stride);
-  Expected out;
-  for (std::int64_t i = 0; i < k; ++i) {
-    const double product = static_cast<double>(w[static_cast<std::size_t>(i)]) * static_cast<double>(x[i]);
-    out.value += product;
-    out.magnitude += std::fabs(product);
+  /// Its product with row `m`, as the rounding rules define it.
+  [[nodiscard]] Expected times(const ActView& act, std::int64_t m) const {
+    return values_.empty() ? times_quantised(act, m) : times_floats(act, m);
   }
-  return out;
-}
+
+ private:
+  struct Piece {
+    quant::Piece w;
+    int n = 0;
+  };
+
+  /// x is d * q, but a minimum meets the stored block sum (which q8_1 keeps as half).
+  [[nodiscard]] Expected times_quantised(const ActView& act, std::int64_t m) const {
+    Expected out;
+    const std::byte* at = act.data + m * act.row_stride;
+    for (const auto& [w, n] : pieces_) {
+      const auto& a = *reinterpret_cast<const ActPiece*>(at);
+      at += act.piece_stride;
+      for (int e = 0; e < n; ++e) {
+        const double x = static_cast<double>(a.d[e / 32]) * a.q[e];
+        const double product = static_cast<double>(w.scale[e / 16]) * w.code[e] * x;
+        const double minimum = static_cast<double>(w.add[e / 16]) * x;
+        out.value += half_sums_ ? product : product + minimum;
+        out.magnitude += std::fabs(product) + std::fabs(minimum);
+      }
+      for (int g = 0; half_sums_ && g * 32 < n; ++g) out.value += static_cast<double>(w.add[2 * g]) * a.s[g];
+    }
+    return out;
+  }
+
+  [[nodiscard]] Expected times_floats(const ActView& act, std::int64_t m) const {
+    const auto* x = reinterpret_cast<const float*>(act.data + m * act.row_stride);
+    Expected out;
+    for (std::int64_t i = 0; i < k_; ++i) {
+      const double product = static_cast<double>(values_[static_cast<std::size_t>(i)]) * static_cast<double>(x[i]);
+      out.value += product;
+      out.magnitude += std::fabs(product);
+    }
+    return out;
+  }
+
+  const std::int64_t k_;
+  const bool half_sums_;
+  std::vector<Piece> pieces_;  // empty: the type has no codes
+  std::vector<float> values_;
+};
 
 }  // namespace
 
@@ -130,12 +156,10 @@ std::string fault_of(const KernelTable& table, const Product& p, double bound) {
   table.of(p.type).mul_mat(args);
 
   std::vector<bool> written(out.size(), false);
-  for (std::int64_t m = 0; m < p.m; ++m) {
-    for (std::int64_t n = p.n0; n < p.n; ++n) {
-      const std::int64_t s = src[static_cast<std::size_t>(m)];
-      const bool is_float = quant::codec(static_cast<int>(p.type)).unpack == nullptr;
-      const Expected want = is_float ? expect_float(p.type, weights.data(), n, p.k, act, s)
-                                     : expect_quantised(p.type, weights.data(), n, p.k, act, s);
+  for (std::int64_t n = p.n0; n < p.n; ++n) {
+    const WeightRow row(p.type, weights.data(), n, p.k);
+    for (std::int64_t m = 0; m < p.m; ++m) {
+      const Expected want = row.times(act, src[static_cast<std::size_t>(m)]);
       const auto at = static_cast<std::size_t>(dst[static_cast<std::size_t>(m)] * stride + n);
       written[at] = true;
       const double error = std::fabs(static_cast<double>(out[at]) - want.value);
