@@ -474,6 +474,8 @@ TEST_F(Args, FilesAreReadAndEscapesProcessed) {
   std::ofstream(file) << "k1\r\n\nk2\n";
   EXPECT_EQ(settings_of(Tool::server, {"--api-key-file", file}).server.api_keys,
             (std::vector<std::string>{"k1", "k2"}));
+  std::ofstream(file) << "\n";  // a server without a key would be open to all
+  EXPECT_EQ(error_of(Tool::server, {"--api-key-file", file}).code(), ggml::ErrorCode::invalid_argument);
   const ggml::Error error = error_of(Tool::cli, {"-f", file + "x"});
   EXPECT_EQ(error.message(), "error while handling argument \"-f\": cannot read file \"" + file + "x\"");
 }

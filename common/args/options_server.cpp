@@ -1,4 +1,5 @@
 // llama-server: the socket, the routes, the slots.
+#include <algorithm>
 #include <sstream>
 
 #include "common/args/option.h"
@@ -19,10 +20,13 @@ constexpr std::string_view kPresetAdvice = "give -m MODEL";
 
 void apply_key_file(Target& target, const Argument& argument) {
   std::istringstream lines(read_file(argument, argument.value()));
+  const std::size_t before = target.settings.server.api_keys.size();
   for (std::string line; std::getline(lines, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty()) target.settings.server.api_keys.push_back(line);
   }
+  // Without a key the server would be open to all.
+  if (target.settings.server.api_keys.size() == before) bad_value(argument, "a file with one key a line, not an empty one");
 }
 
 void apply_api_keys(Target& target, const Argument& argument) {
@@ -54,6 +58,7 @@ void apply_aliases(Target& target, const Argument& argument) {
   target.settings.server.aliases.clear();
   for (std::string& alias : split_list(argument.value()))
     if (!alias.empty()) target.settings.server.aliases.push_back(std::move(alias));
+  std::sort(target.settings.server.aliases.begin(), target.settings.server.aliases.end());  // the first is the name
 }
 
 const std::vector<Option> kSocketRows = {

@@ -1,5 +1,7 @@
 #include "common/setup/run_tool.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -35,6 +37,21 @@ ggml::Error with_file_name(const ggml::Error& error, const Settings& settings) {
   return {error.code(), settings.model.path + ": " + error.message(), error.hint()};
 }
 
+/// A model's file is read where it is mapped, so its loss is a signal and no error: the process says why it ends.
+void explain_bus_error(int) {
+  constexpr std::string_view kText =
+      "error: a mapped file can no longer be read: the model's file has become shorter, its disk has failed or is gone. "
+      "Start again when the file is whole; --no-mmap reads it into memory at the start\n";
+  (void)!write(STDERR_FILENO, kText.data(), kText.size());  // then the access is made again, and the signal ends all
+}
+
+void explain_bus_errors() {
+  struct sigaction action {};
+  action.sa_handler = explain_bus_error;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
 void report(const ggml::Error& error) {
   // Errors about options are whole lines, as those that the parser finds.
   if (std::string_view(error.what()).starts_with("error")) {
@@ -49,6 +66,7 @@ void report(const ggml::Error& error) {
 
 int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Settings& settings)) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
+  explain_bus_errors();
   const Parsed parsed = parse_or_exit(tool, argc, argv);
   try {
     const int status = run_or_plan(tool, parsed.settings, run);

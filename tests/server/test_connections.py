@@ -185,6 +185,13 @@ def test_a_unix_socket(tmp_path):
     assert refused.process.wait(60) == 1 and "is no socket" in refused.log() and path.read_text() == "precious"
 
 
+@pytest.mark.parametrize("begin", [b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", b"GET /health HTTP/1.1\r\nHo"])
+def test_a_request_that_does_not_end_is_408(begin):
+    with running("-c", "512", "-np", "1", "--timeout", "1") as server:
+        status, body = split(exchange(server, begin))
+        assert status == 408 and "--timeout" in json.loads(body)["error"]["message"]
+
+
 @pytest.mark.parametrize("host,cause", [("nosuchhost.invalid", "the name cannot be resolved"), ("192.0.2.1", "the address is not of this machine")])
 def test_why_an_address_cannot_be_listened_on(host, cause):
     server = Server("--host", host)

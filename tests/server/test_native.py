@@ -34,6 +34,7 @@ def test_greedy_answers_repeat_and_streams_carry_the_same_text(server):
     events = list(server.events("/completion", {"prompt": PROMPT, "n_predict": 8, "temperature": 0, "stream": True}))
     assert "".join(event["content"] for event in events) == first["content"]
     assert events[-1]["stop"] is True and events[-1]["content"] == ""
+    assert {event["id_slot"] for event in events} == {events[-1]["id_slot"]}
     assert all(len(event["tokens"]) == 1 for event in events[:-1] if event["content"])
 
 

@@ -49,8 +49,19 @@ def test_logprobs(client):
     assert all(len(entry.top_logprobs) == 2 and entry.logprob <= 0 for entry in entries)
     streamed = [chunk.choices[0].logprobs for chunk in chat(client, logprobs=True, top_logprobs=2, max_tokens=3, stream=True) if chunk.choices]
     assert sum(len(item.content) for item in streamed if item is not None) == len(entries)
+    only_chosen = chat(client, logprobs=True, top_logprobs=0, max_tokens=3).choices[0].logprobs.content
+    assert [entry.top_logprobs for entry in only_chosen] == [[], [], []]
     with pytest.raises(openai.BadRequestError, match="top_logprobs"):
         chat(client, top_logprobs=2)
+
+
+def test_verbose_answers_hold_the_native_one(client):
+    answer = chat(client, max_tokens=3, extra_body={"verbose": True}).model_dump()
+    assert answer["__verbose"]["content"] == answer["choices"][0]["message"]["content"]
+    assert answer["__verbose"]["tokens_predicted"] == 3
+    last = list(chat(client, max_tokens=3, stream=True, extra_body={"verbose": True}))[-1].model_dump()
+    assert last["__verbose"]["stop"] is True
+    assert "__verbose" not in chat(client, max_tokens=3).model_dump()
 
 
 def test_text_completion(client):

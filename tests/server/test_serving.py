@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -12,7 +13,7 @@ import time
 import httpx
 import pytest
 
-from server_process import Server, running
+from server_process import TINY_MODEL, Server, running
 
 LONG = {"prompt": "The model", "n_predict": 400, "ignore_eos": True, "temperature": 0, "cache_prompt": False}
 
@@ -60,6 +61,13 @@ def test_more_streams_than_slots_all_finish(server):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert list(pool.map(one, range(16))) == [30] * 16
     assert server.busy_slots() == 0
+
+
+def test_prompts_that_wait_start_as_soon_as_slots_are_free():
+    # All slots of a step end together; were the rest to wait for a clock, 300 prompts would take half a minute.
+    with running("-c", "512", "-np", "2") as server:
+        answers = httpx.post(server.url + "/completion", json={"prompt": ["a"] * 300, "n_predict": 1}, timeout=20).json()
+        assert [answer["tokens_predicted"] for answer in answers] == [1] * 300
 
 
 def test_batched_answers_equal_lone_ones(server):
@@ -117,7 +125,7 @@ def test_cors(server):
 
 
 def test_alias_prefix_and_switched_off_endpoints():
-    with running("-c", "512", "-np", "1", "--alias", "tiny", "--no-slots") as server:
+    with running("-c", "512", "-np", "1", "--alias", "zeta,tiny", "--no-slots") as server:
         assert server.get("/v1/models").json()["data"][0]["id"] == "tiny"
         assert server.get("/slots").status_code == 501
         assert server.get("/metrics").status_code == 501
@@ -183,6 +191,9 @@ def test_stopping_lets_running_answers_end():
         answer = pool.submit(server.post, "/completion", {**LONG, "n_predict": 200})
         wait_until_busy(server, answer)
         server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        if not answer.done():  # who balances load shall send no more
+            assert server.get("/health").status_code == 503
         assert answer.result().json()["tokens_predicted"] == 200
     assert server.process.wait(30) == 0
 
@@ -205,6 +216,16 @@ def test_stopping_lets_running_streams_end_and_a_second_signal_tells_them():
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(10) == 0
         assert events.result()[-1]["error"]["type"] == "unavailable_error"
+
+
+def test_a_model_file_that_becomes_shorter_ends_the_server_with_a_reason(tmp_path):
+    model = tmp_path / "model.gguf"
+    shutil.copy(TINY_MODEL, model)
+    server = Server("-c", "512", "-np", "1", model=model).wait()
+    os.truncate(model, 8192)
+    with pytest.raises(httpx.HTTPError):
+        server.post("/completion", {"prompt": "x", "n_predict": 1})
+    assert server.process.wait(30) == -signal.SIGBUS and "has become shorter" in server.log()
 
 
 def test_stopping_at_once_answers_everybody_in_full():

@@ -120,7 +120,8 @@ Ending Generator::generate(int n_predict, const std::vector<std::string>& revers
       if (mask_ != nullptr && mask_->failure().empty()) return Ending::end_of_generation;
       const std::string reason = mask_ != nullptr ? mask_->failure() : std::string();
       throw Error(ErrorCode::invalid_argument,
-                  "no token can be chosen: " + (reason.empty() ? "the biases leave none" : reason));
+                  "no token can be chosen: " + (reason.empty() ? "biases, or infinite logits, leave none" : reason),
+                  reason.empty() ? "look at --logit-bias, and check the model with --check-tensors" : "");
     }
     sampler_.accept(token);
     tokens_.push_back(token);

@@ -3,9 +3,11 @@
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = sys.argv.pop(1)
@@ -171,6 +173,15 @@ class Chat(unittest.TestCase):
         self.assertNotEqual(first, second)
         self.assertEqual(run(*hot, stdin=b"the model\nthe model\n").stdout, done.stdout)
         self.assertIn(first, run(*hot, stdin=b"the model\n").stdout)
+
+    def test_a_ctrl_c_where_a_message_is_awaited_ends_with_130(self):
+        chat = subprocess.Popen([PROGRAM, *COMMON, "-n", "4"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        with chat:
+            while chat.stdout.read(1) != b">":  # the prompt
+                self.assertIsNone(chat.poll())
+            time.sleep(0.5)
+            chat.send_signal(signal.SIGINT)
+            self.assertEqual(chat.wait(60), 130)
 
     def test_simple_io_leaves_out_the_note(self):
         self.assertIn(b"/exit", run("-n", "4").stderr)

@@ -6,6 +6,7 @@
 #include "common/args/args.h"
 #include "common/chat/reply_mask.h"
 #include "common/grammar/grammar_cache.h"
+#include "common/log/timings.h"
 #include "common/setup/chat_setup.h"
 #include "common/setup/grammar_setup.h"
 #include "common/setup/planned_run.h"
@@ -25,19 +26,6 @@ using common::Settings;
 using common::Tristate;
 
 constexpr int kExitInterrupted = 130;
-
-void print_timings(const cli::GeneratorTimings& t) {
-  const auto per = [](double a, double b) { return b > 0 ? a / b : 0.0; };
-  const auto line = [&](const char* name, double ms, int n, const char* unit) {
-    std::fprintf(stderr, "llama_perf: %s time = %10.2f ms / %5d %s (%8.2f ms per token, %8.2f tokens per second)\n",
-                 name, ms, n, unit, per(ms, n), per(1000.0 * n, ms));
-  };
-  std::fprintf(stderr, "\n");
-  line("prompt eval", t.prompt_ms, t.n_prompt, "tokens");
-  line("       eval", t.generate_ms, t.n_generated, "runs");
-  std::fprintf(stderr, "llama_perf:       total time = %10.2f ms / %5d tokens\n", t.prompt_ms + t.generate_ms,
-               t.n_prompt + t.n_generated);
-}
 
 class Session {
  public:
@@ -84,7 +72,7 @@ class Session {
     }
     console_.write("\n");
     finish();
-    return ending == Ending::interrupted && !interactive ? kExitInterrupted : 0;
+    return Console::interrupted() ? kExitInterrupted : 0;
   }
 
   /// A chat: the system prompt, the first message of -p if there is one, then what the user types.
@@ -106,7 +94,7 @@ class Session {
     }
     console_.speak(Console::Speaker::none);
     finish();
-    return 0;
+    return Console::interrupted() ? kExitInterrupted : 0;
   }
 
  private:
@@ -245,7 +233,8 @@ class Session {
   }
 
   void finish() const {
-    if (settings_.prompt.show_timings) print_timings(generator_.timings());
+    const cli::GeneratorTimings& t = generator_.timings();
+    if (settings_.prompt.show_timings) common::print_timings({t.prompt_ms, t.generate_ms, t.n_prompt, t.n_generated});
   }
 
   const Settings& settings_;

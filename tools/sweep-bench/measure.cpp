@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "common/log/timings.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -125,6 +126,14 @@ std::vector<Row> measure(const Settings& settings, common::LoadedModel& loaded, 
     rows.push_back(row);
   });
   if (probe) probe->summarise(output);
+  common::RunTimings totals;
+  for (const Row& row : rows) {
+    totals.prompt_ms += 1000.0 * row.t_pp_s;
+    totals.generate_ms += 1000.0 * row.t_tg_s;
+    totals.n_prompt += row.pp;
+    totals.n_generated += row.tg;
+  }
+  common::print_timings(totals);
   return rows;
 }
 

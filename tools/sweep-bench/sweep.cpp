@@ -71,7 +71,8 @@ class Sweep {
     throw ggml::Error(ggml::ErrorCode::exceeds_limit,
                       ggml::strf("the row at N_KV %d needs %d tokens of context, %d are left of %d", n_kv, wanted,
                                  n_ctx - n_kv, n_ctx),
-                      ggml::strf("choose -c as a multiple of -ub, which is %d", pp_));
+                      tg_ > pp_ ? ggml::strf("choose -n no larger than -ub, which is %d", pp_)
+                                : ggml::strf("choose -c as a multiple of -ub, which is %d", pp_));
   }
 
   // The C library's unseeded generator: scripts compare runs, so every run and every program must draw the same tokens.

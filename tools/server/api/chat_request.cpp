@@ -135,6 +135,7 @@ ChatRequest read_chat_request(const Fields& fields, const Service& service) {
   }
   if (wanted) {
     request.completion.options.report_probabilities = true;
+    request.completion.options.report_alternatives = top > 0;
     pattern.sampling.n_probs =
         std::max(1, top);  // the chosen token's own probability is computed with the alternatives
   }

@@ -271,7 +271,7 @@ namespace {
 /// Fields that change nothing here still have a type.
 void check_idle_fields(const Fields& fields) {
   for (const char* name : {"model", "user"}) (void)fields.text(name);
-  for (const char* name : {"verbose", "backend_sampling"}) (void)fields.boolean(name);
+  (void)fields.boolean("backend_sampling");
   (void)fields.integer("n_cache_reuse", 0, kIntMax);
 }
 
@@ -340,6 +340,7 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   }
   fields.read("return_tokens", options.return_tokens);
   fields.read("timings_per_token", options.timings_per_token);
+  fields.read("verbose", options.verbose);
   fields.read("return_progress", options.return_progress);
   fields.read("post_sampling_probs", options.post_sampling_probs);
   options.sse_ping_interval_s = service.settings.server.sse_ping_interval_s;

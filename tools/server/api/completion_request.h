@@ -19,6 +19,8 @@ struct AnswerOptions {
   bool return_progress = false;
   bool report_probabilities = false;
   bool post_sampling_probs = false;
+  bool report_alternatives = true;  // beside the chosen token's own probability
+  bool verbose = false;             // OpenAI's answers hold the native one, under __verbose
   int sse_ping_interval_s = 30;
   // Chats: how answers are read; for "generation_settings".
   std::string chat_format = "Content-only";

@@ -18,6 +18,7 @@ class OpenAiFormat : public AnswerFormat {
     json["usage"] = usage_json(answers, request_);
     json["id"] = id_;
     json["timings"] = timings_json(answers.front().end.timings);
+    add_native(json, 0, answers.front(), false);
     return json;
   }
 
@@ -37,6 +38,12 @@ class OpenAiFormat : public AnswerFormat {
     Json json = envelope(Json::array({std::move(choice)}), object_name(true));
     json["id"] = id_;
     return json;
+  }
+
+  /// With "verbose" the answer holds the native one too.
+  void add_native(Json& json, int index, const Answer& answer, bool streamed) const {
+    if (request_.options.verbose)
+      json["__verbose"] = native_answer_json(index, answer, request_, service_, streamed);
   }
 
   Json logprobs_json(const Answer& answer) const {
@@ -82,6 +89,7 @@ class TextCompletionFormat : public OpenAiFormat {
     Json json = chunk(choice(index, "", nullptr, finish_reason(answer.end.stop)));
     json["usage"] = usage_json({answer}, single_);
     json["timings"] = timings_json(answer.end.timings);
+    add_native(json, index, answer, true);
     append_event(json, out);
   }
 
@@ -168,6 +176,7 @@ class ChatCompletionFormat : public OpenAiFormat {
     for (const auto& delta : parser.finish()) append_event(chunk(choice(index, delta_json(delta), nullptr)), out);
     Json json = chunk(choice(index, Json::object(), reason(parser.reply(), answer)));
     json["timings"] = timings_json(answer.end.timings);
+    add_native(json, index, answer, true);
     append_event(json, out);
   }
 

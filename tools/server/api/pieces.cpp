@@ -76,9 +76,11 @@ double per(double a, double b) {
 
 }  // namespace
 
-Json probability_json(const llama::SampledToken& sampled, bool post_sampling, const llama::Vocab& vocab) {
+Json probability_json(const llama::SampledToken& sampled, const AnswerOptions& options, const llama::Vocab& vocab) {
+  const bool post_sampling = options.post_sampling_probs;
   Json entry = token_json(sampled.token, sampled.logprob, post_sampling, vocab);
   Json& top = entry[post_sampling ? "top_probs" : "top_logprobs"] = Json::array();
+  if (!options.report_alternatives) return entry;
   for (const llama::TokenProb& candidate : sampled.top) {
     if (post_sampling && std::exp(candidate.logprob) <= 0.0f) continue;
     top.push_back(token_json(candidate.token, candidate.logprob, post_sampling, vocab));

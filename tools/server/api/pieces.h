@@ -9,8 +9,13 @@
 /// Parts that several answer formats write.
 namespace server {
 
-/// An entry of 4.5 for one generated token.
-[[nodiscard]] Json probability_json(const llama::SampledToken& sampled, bool post_sampling, const llama::Vocab& vocab);
+/// What an answer says about one generated token's probability, and of the alternatives if the options ask for them.
+[[nodiscard]] Json probability_json(const llama::SampledToken& sampled, const AnswerOptions& options,
+                                    const llama::Vocab& vocab);
+/// The native answer (POST /completion); `streamed`: the last event of a stream, without the text. `index`: of the
+/// answer.
+[[nodiscard]] Json native_answer_json(int index, const Answer& answer, const CompletionRequest& request,
+                                      const Service& service, bool streamed);
 [[nodiscard]] Json timings_json(const Timings& timings);
 /// "usage" over all answers to one request: prompts count once, completions add up.
 [[nodiscard]] Json usage_json(const std::vector<Answer>& answers, const CompletionRequest& request);

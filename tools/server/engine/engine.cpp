@@ -78,6 +78,11 @@ EngineStatus Engine::status() {
   return status_;
 }
 
+bool Engine::stopping() {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
 std::vector<float> Engine::adapter_scales() {
   const std::lock_guard lock(mutex_);
   return adapter_scales_;
@@ -131,7 +136,9 @@ void Engine::loop() {
       if (!late && (any_active() || !deferred_.empty() || !incoming_.empty())) continue;
       break;
     }
-    if (!any_active() && incoming_.empty() && erase_requests_.empty()) wake_.wait_for(lock, kIdleWait);
+    // What waits for a slot can start now: with all slots idle nothing else would wake this thread.
+    if (!any_active() && deferred_.empty() && incoming_.empty() && erase_requests_.empty())
+      wake_.wait_for(lock, kIdleWait);
   }
   const Error error(ErrorCode::unavailable, "the server is shutting down");
   fail_running(error);
@@ -323,7 +330,7 @@ void Engine::reuse_prefix(Slot& slot) {
   slot.n_prompt_done = keep;
   slot.timings.cache_n = keep;
   slot.prompt_start_ms = now_ms();
-  if (slot.request.report_progress) slot.reply.push(ProgressEvent{slot.n_prompt, keep, keep, 0.0});
+  if (slot.request.report_progress) slot.reply.push(ProgressEvent{slot.id, slot.n_prompt, keep, keep, 0.0});
 }
 
 void Engine::release_children(const Slot& parent) {

@@ -61,6 +61,8 @@ class Engine {
   /// number of completions), unavailable (stopping).
   void submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mailbox, int first_answer);
   [[nodiscard]] EngineStatus status();
+  /// Whether stop() was called: nothing new is taken.
+  [[nodiscard]] bool stopping();
   /// The scales of LoRA adapters that requests have which bring none; those that run keep theirs.
   [[nodiscard]] std::vector<float> adapter_scales();
   /// Pre: one finite scale per adapter.

@@ -58,12 +58,14 @@ struct TokenEvent {
   std::string text;
   Token token = -1;
   llama::SampledToken sampled;  // with its alternatives, when asked
+  int slot = -1;
   Timings timings;
   bool incomplete_character = false;  // the token ended inside a character: native streams skip the event
 };
 
 /// The prompt's progress, one per step that evaluated a part of it.
 struct ProgressEvent {
+  int slot = -1;
   int total = 0, cache = 0, processed = 0;
   double time_ms = 0;
 };

@@ -124,7 +124,7 @@ void Engine::after_prompt(Slot& slot, int n_tokens, const llama::StepResult::Seq
   slot.timings.prompt_n += n_tokens;
   slot.timings.prompt_ms = now_ms() - slot.prompt_start_ms;
   if (slot.request.report_progress) {
-    slot.reply.push(ProgressEvent{slot.n_prompt, slot.timings.cache_n, slot.n_prompt_done, slot.timings.prompt_ms});
+    slot.reply.push(ProgressEvent{slot.id, slot.n_prompt, slot.timings.cache_n, slot.n_prompt_done, slot.timings.prompt_ms});
   }
   if (slot.n_prompt_done < slot.n_prompt) return;
   slot.generate_start_ms = now_ms();
@@ -184,7 +184,7 @@ void Engine::after_token(Slot& slot, const llama::SampledToken& sampled) {
 
   std::string word = std::move(outcome.stopping_word);
   slot.reply.push(
-      TokenEvent{std::move(outcome.text), sampled.token, sampled, slot.timings, outcome.incomplete_character});
+      TokenEvent{std::move(outcome.text), sampled.token, sampled, slot.id, slot.timings, outcome.incomplete_character});
   if (stop != StopType::none) finish(slot, stop, stop == StopType::word ? std::move(word) : std::string());
 }
 

@@ -114,7 +114,7 @@ void Answering::take_token(int index, const TokenEvent& event, std::string* stre
   Answer& answer = answers_[static_cast<std::size_t>(index)];
   Json probability;
   if (request_.options.report_probabilities) {
-    probability = probability_json(event.sampled, request_.options.post_sampling_probs, service_->vocab());
+    probability = probability_json(event.sampled, request_.options, service_->vocab());
   }
   answer.text += event.text;
   answer.tokens.push_back(event.token);

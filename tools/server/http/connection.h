@@ -37,6 +37,8 @@ class Connection final : public httplib::Stream {
 
   /// The other side has reset or closed both directions.
   [[nodiscard]] bool hung_up() const;
+  /// Whether a read has waited in vain for the whole of the read timeout.
+  [[nodiscard]] bool timed_out() const { return error_ == httplib::Error::Timeout; }
   /// The client has closed its direction, which may mean that it has left or only that it has nothing more to send.
   /// Who writes something learns which: the system of one that has left answers with a reset. True at the first call
   /// and then every few seconds.

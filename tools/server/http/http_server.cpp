@@ -292,7 +292,7 @@ void HttpServer::add_middleware() {
     }
     return httplib::Server::HandlerResponse::Unhandled;
   });
-  http_->set_error_handler([](const httplib::Request& request, httplib::Response& response) {
+  http_->set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
     switch (response.status) {
       case 404:
@@ -301,6 +301,14 @@ void HttpServer::add_middleware() {
       case 413:
         send(response, body_too_large());
         break;
+      case 400:
+        if (Connection::current().timed_out()) {
+          send(response, http_error(408, "invalid_request_error",
+                                    strf("the rest of the request did not come within %d s (--timeout)",
+                                         settings_.server.timeout_s)));
+          break;
+        }
+        [[fallthrough]];
       default:
         send(response, http_error(response.status, response.status < 500 ? "invalid_request_error" : "server_error",
                                   transport_message(request, response.status)));

@@ -99,7 +99,9 @@ void HttpServer::add_routes() {
   }
 }
 
-void HttpServer::health(const Request&, Response& response, const ServicePtr&) {
+void HttpServer::health(const Request&, Response& response, const ServicePtr& service) {
+  // Who balances load shall send no more here.
+  if (service->engine.stopping()) throw Error(ErrorCode::unavailable, "the server is shutting down");
   send(response, {{"status", "ok"}});
 }
 
