@@ -156,7 +156,7 @@ TEST(AcceptanceNotes, AServerLineWithFlagsThatOnlyConcernSpeedRunsEverywhere) {
   for (const char* flag : {"-cram", "--cache-reuse", "--swa-full", "-thp"})
     EXPECT_NE(server.find(std::string("info: ") + flag + " has no effect here: "), std::string::npos) << server;
   EXPECT_NE(notes_of(parse_line(Tool::bench, line))
-                .find("info: not used by llama-bench: -c, -tb, --port, --jinja, -cram, --cache-reuse, --swa-full, "
+                .find("info: not used by llama-bench: -c, --port, --jinja, -cram, --cache-reuse, --swa-full, "
                       "--metrics\n"),
             std::string::npos)
       << notes_of(parse_line(Tool::bench, line));

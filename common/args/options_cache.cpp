@@ -77,10 +77,12 @@ const std::vector<Option> kCacheRows = {
            "64, 128 or 256 elements.",
            toggle([](Settings& s) -> auto& { return s.cache.k_hadamard; }))
         .variable("LLAMA_ARG_K_CACHE_HADAMARD")
+        .used_by(kModelRunners | kBench)
         .initially("off"),
     option({"-vhad", "--v-cache-hadamard"}, "", "The same for values; what attention gives is transformed back.",
            toggle([](Settings& s) -> auto& { return s.cache.v_hadamard; }))
         .variable("LLAMA_ARG_V_CACHE_HADAMARD")
+        .used_by(kModelRunners | kBench)
         .initially("off"),
     refused_type({"-ctk-first", "--cache-type-k-first"}, "Another key type for the first N layers."),
     refused_type({"-ctk-last", "--cache-type-k-last"}, "Another key type for the last N layers."),

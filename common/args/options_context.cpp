@@ -157,6 +157,7 @@ const std::vector<Option> kThreadRows = {
              const std::int64_t n = to_integer(argument, argument.value(), -kMaxInt, 65536);
              target.settings.threads.n_threads_batch = n > 0 ? static_cast<int>(n) : hardware_threads();
            })
+        .used_by(kModelRunners | kBench)
         .initially("as -t"),
     option({"-C", "--cpu-mask"}, "M", "CPUs that the threads may use, as a mask in hexadecimal.",
            cpu_mask([](Settings& s) -> auto& { return s.threads.cpus; })),
@@ -223,7 +224,8 @@ const std::vector<Option> kGraphRows = {
            [](Target& target, const Argument&) { target.settings.context.fused_up_gate = false; }),
     option({"-no-mmad", "--no-fused-mul-multiadd"}, "",
            "Weight and add the experts' outputs in operations of their own.",
-           [](Target& target, const Argument&) { target.settings.context.fused_expert_sum = false; }),
+           [](Target& target, const Argument&) { target.settings.context.fused_expert_sum = false; })
+        .used_by(kModelRunners | kBench),
     option({"-mla", "--mla-use"}, "N",
            "How multi-head latent attention is computed: 0 keys and values cached, 1 latents cached and absorbed, 2 "
            "expanded "
@@ -346,7 +348,7 @@ void add_context_options(std::vector<Option>& table) {
   for (const Option& row : kContextRows) table.push_back(grouped(kContext, row));
   for (const Option& row : kThreadRows) table.push_back(grouped(kThreads, row));
   for (const Option& row : kGraphRows) table.push_back(grouped(kGraph, row));
-  for (const Option& row : kRopeRows) table.push_back(grouped(kRope, row));
+  for (Option row : kRopeRows) table.push_back(grouped(kRope, row.used_by(kModelRunners | kBench)));
 }
 
 }  // namespace common

@@ -287,6 +287,7 @@ const std::vector<Option> kRun = {
     zero_or_one(
         {"-gr", "--graph-reuse"}, "Keep the built step graph between steps of the same shape.",
         [](Settings& s) -> auto& { return s.context.graph_reuse; })
+        .negative({"-no-gr", "--no-graph-reuse"})
         .initially("1"),
     option({"-nkvo", "--no-kv-offload"}, kSwitch, "KV cache in host memory.",
            [](Target& target, const Argument& argument) {
@@ -343,6 +344,7 @@ const std::vector<Option> kRun = {
     zero_or_one(
         {"-fmoe", "--fused-moe"}, "Compute the expert layer as one operation.",
         [](Settings& s) -> auto& { return s.context.fused_experts; })
+        .negative({"-no-fmoe", "--no-fused-moe"})
         .initially("1"),
     option({"-no-fug", "--no-fused-up-gate"}, kSwitch, "Compute up and gate of dense layers one by one.",
            [](Target& target, const Argument& argument) {

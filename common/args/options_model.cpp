@@ -198,7 +198,7 @@ const std::vector<Option> kModelRows = {
         .initially("off"),
     option({"-okv", "--override-kv"}, "KEY=TYPE:VALUE", "Replace a metadata value; comma list, repeatable.",
            apply_overrides)
-        .used_by(kModelLoaders | kQuantize)
+        .used_by(kModelLoaders | kQuantize | kBench)
         .list(),
     option({"-rtr", "--run-time-repack", "--repack"}, "", "Repack weights into interleaved layouts while loading.")
         .negative({"-nr", "--no-repack"})
@@ -209,6 +209,7 @@ const std::vector<Option> kModelRows = {
         .no_effect("mapped files keep the pages that the kernel gives them"),
     option({"--defer-experts"}, "", "Do not touch mapped expert weights at load; implies --no-warmup.",
            apply_defer_experts)
+        .used_by(kModelRunners | kBench)
         .initially("off"),
     option({"--prefetch-experts"}, "", "Read mapped expert weights ahead in the background.")
         .no_effect("the kernel reads ahead; --no-mmap reads all weights at the start"),

@@ -285,6 +285,7 @@ const std::vector<Option> kRows = {
     option({"-cmoe", "--cpu-moe"}, "", "Keep the weights of all experts on the CPU.",
            toggle([](Settings& s) -> auto& { return s.placement.cpu_moe; }))
         .variable("LLAMA_ARG_CPU_MOE")
+        .used_by(kModelRunners | kBench)
         .initially("off"),
     option({"-ncmoe", "--n-cpu-moe"}, "N[:first|:last|:even]",
            "Keep the experts of N blocks that have experts on the CPU.", apply_n_cpu_moe)
@@ -294,6 +295,7 @@ const std::vector<Option> kRows = {
            whole(
                [](Settings& s) -> auto& { return s.placement.n_cpu_ffn; }, 0))
         .variable("LLAMA_ARG_N_CPU_FFN")
+        .used_by(kModelRunners | kBench)
         .initially("0"),
     option({"-fit", "--fit"}, "on|off|explain",
            "Choose what was left open of placement and context, for the shortest modelled step; bare: on; explain: say "
@@ -335,7 +337,8 @@ const std::vector<Option> kRows = {
     option({"-op", "--offload-policy"}, "OP,0|1,...",
            "Switch that off or on for products with dense weights (27 or MUL_MAT), with experts (28 or MUL_MAT_ID), "
            "those fused with an activation (30 dense, 31 experts, MOE_UP_GATE both) or all (-1).",
-           apply_offload_policy),
+           apply_offload_policy)
+        .used_by(kModelRunners | kBench),
     option({"-ooae", "--offload-only-active-experts"}, "",
            "Send only the experts that a prompt uses, where it will not use nearly all of them.",
            toggle([](Settings& s) -> auto& { return s.placement.offload.only_active_experts; }))
@@ -345,7 +348,8 @@ const std::vector<Option> kRows = {
            "Settings of ik_llama.cpp's CUDA backend. offload-batch-size=N: prompts with weights in host memory are "
            "computed on the GPU from micro-batches of N tokens on, experts from N x all/used; "
            "offload-batch-size-per-byte=F: the same with N = F x bytes per weight. The others are checked only.",
-           apply_cuda_params),
+           apply_cuda_params)
+        .used_by(kModelRunners | kBench),
     option({"--nvlink-optimized"}, "", "As -cuda enable-p2p=1.").on_cpu(),
     option({"--no-host"}, "", "No pinned host buffers.").variable("LLAMA_ARG_NO_HOST").initially("off").on_cpu(),
     option({"--rpc"}, "HOST:PORT,...", "Remote backends.")

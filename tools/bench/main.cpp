@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/setup/planned_run.h"
@@ -20,7 +21,13 @@ namespace {
 bench::Grid grid_of(const common::Settings& settings) {
   bench::Grid grid = settings.grid;
   if (grid.cpus.empty() && !settings.threads.cpus.empty()) grid.cpus = {settings.threads.cpus};
-  return bench::with_defaults(grid);
+  grid = bench::with_defaults(grid);
+  // -tb goes with each -t.
+  if (settings.threads.n_threads_batch > 0 && grid.threads_gen_batch.empty()) {
+    for (const int n : std::exchange(grid.n_threads, {}))
+      grid.threads_gen_batch.emplace_back(n, settings.threads.n_threads_batch);
+  }
+  return grid;
 }
 
 /// --dry-run: a plan for each placement of the grid.

@@ -207,12 +207,22 @@ class MarkdownPrinter : public StreamPrinter {
     add(grid.mla != defaults.mla, "mla", 3, [](R r) { return field_value("mla_attn", r); });
     add(grid.attention_max_batch_mib != defaults.attention_max_batch_mib, "amb", 5,
         [](R r) { return field_value("attn_max_batch", r); });
+    add(run.graph_reuse != usual.graph_reuse, "gr", 2, [](R r) { return field_value("reuse", r); });
     add(grid.expert_reduction != defaults.expert_reduction, "ser", 10, [](R r) { return field_value("ser", r); });
     add(run.devices != usual.devices, "dev", -12, [](R r) { return field_value("devices", r); });
     add(run.tensor_split != usual.tensor_split, "ts", -12, [](R r) { return field_value("tensor_split", r); });
     add(grid.tensor_rules != defaults.tensor_rules, "ot", -21,
         [](R r) { return field_value("tensor_buft_overrides", r); });
     add(grid.load_mode != defaults.load_mode, "lm", 10, [](R r) { return field_value("load_mode", r); });
+    add(run.cpu_moe, "cmoe", 4, [](R r) { return field_value("cpu_moe", r); });
+    add(run.k_hadamard, "khad", 4, [](R r) { return field_value("k_hadamard", r); });
+    add(run.v_hadamard, "vhad", 4, [](R r) { return field_value("v_hadamard", r); });
+    add(run.merge_qkv, "mqkv", 4, [](R r) { return field_value("mqkv", r); });
+    add(run.merge_up_gate, "muge", 4, [](R r) { return field_value("muge", r); });
+    add(!run.fused_moe, "fmoe", 4, [](R r) { return field_value("fused_moe", r); });
+    add(run.no_fused_up_gate, "no-fug", 6, [](R r) { return field_value("no_fused_up_gate", r); });
+    add(run.no_fused_sum, "no-mmad", 7, [](R r) { return field_value("no_fused_sum", r); });
+    add(run.no_ooae, "no-ooae", 7, [](R r) { return field_value("no_ooae", r); });
     add(run.no_op_offload, "nopo", 4, [](R r) { return field_value("no_op_offload", r); });
     add(run.fit_target != usual.fit_target, "fitt", 10, [](R r) { return field_value("fit_target", r); });
     add(run.fit_min_ctx != usual.fit_min_ctx, "fitc", 11, [](R r) { return field_value("fit_min_ctx", r); });

@@ -119,6 +119,16 @@ const std::vector<Field>& fields() {
       {"mla_attn", FieldType::integer, [](R r) { return std::to_string(r.test.mla); }},
       {"attn_max_batch", FieldType::integer, [](R r) { return std::to_string(r.test.attention_max_batch_mib); }},
       {"ser", FieldType::text, [](R r) { return reduction_text(r.test.expert_reduction); }},
+      {"reuse", FieldType::boolean, [](R r) { return flag(r.run.graph_reuse); }},
+      {"mqkv", FieldType::boolean, [](R r) { return flag(r.run.merge_qkv); }},
+      {"muge", FieldType::boolean, [](R r) { return flag(r.run.merge_up_gate); }},
+      {"fused_moe", FieldType::boolean, [](R r) { return flag(r.run.fused_moe); }},
+      {"no_fused_up_gate", FieldType::boolean, [](R r) { return flag(r.run.no_fused_up_gate); }},
+      {"no_fused_sum", FieldType::boolean, [](R r) { return flag(r.run.no_fused_sum); }},
+      {"no_ooae", FieldType::boolean, [](R r) { return flag(r.run.no_ooae); }},
+      {"cpu_moe", FieldType::boolean, [](R r) { return flag(r.run.cpu_moe); }},
+      {"k_hadamard", FieldType::boolean, [](R r) { return flag(r.run.k_hadamard); }},
+      {"v_hadamard", FieldType::boolean, [](R r) { return flag(r.run.v_hadamard); }},
       {"cpu_moe_blocks", FieldType::text, [](R r) { return r.test.experts_on_cpu(); }},
   };
   return kFields;

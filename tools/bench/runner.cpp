@@ -144,6 +144,16 @@ RunFacts run_facts(const common::Settings& settings, const common::Machine& mach
   facts.main_gpu = placement.main_gpu.value_or(0);
   facts.no_kv_offload = !placement.kv_offload;
   facts.no_op_offload = !placement.op_offload;
+  facts.no_ooae = !placement.offload.only_active_experts;
+  facts.cpu_moe = placement.cpu_moe;
+  facts.graph_reuse = settings.context.graph_reuse;
+  facts.fused_moe = settings.context.fused_experts;
+  facts.no_fused_up_gate = !settings.context.fused_up_gate;
+  facts.no_fused_sum = !settings.context.fused_expert_sum;
+  facts.merge_qkv = settings.model.merge_qkv;
+  facts.merge_up_gate = settings.model.merge_up_gate;
+  facts.k_hadamard = settings.cache.k_hadamard;
+  facts.v_hadamard = settings.cache.v_hadamard;
   if (placement.fit == common::Fit::on || placement.fit == common::Fit::explain) {
     facts.fit_target = placement.fit_margins_mib.empty() ? 0 : placement.fit_margins_mib.front();
     facts.fit_min_ctx = placement.fit_context;
