@@ -67,6 +67,7 @@ llama::PlanDevice describe_gpu(const ggml::Device& device, const SimulatedDevice
   description.weight_bytes = [&device](ggml::DType type, const ggml::Shape& shape) {
     return device.weight_bytes(type, shape);
   };
+  description.streams = [&device](ggml::DType type) { return device.streams_weights(type); };
   return description;
 }
 

@@ -319,9 +319,6 @@ std::string from_text(const llama::PromptOffload& offload) {
 /// Why they are not sent; empty: they are.
 std::string why_not_sent(const PlannedRun& run) {
   const llama::PromptOffload& offload = *run.prompt_offload;
-  const auto d = static_cast<std::size_t>(offload.device.v);
-  if (!run.machine->devices[d]->streams_weights())
-    return run.machine->descriptions[d].name + " cannot compute with weights that are sent yet";
   if (!run.offload_note.empty()) return run.offload_note;
   const int most =
       offload.offload.by_ubatch ? std::min(run.context.n_ubatch, run.context.n_batch) : run.context.n_batch;

@@ -13,6 +13,7 @@
 #include "decode/program_cache.h"
 #include "decode/segments.h"
 #include "decode/step_runner.h"
+#include "decode/streamed_memory.h"
 #include "ggml/error.h"
 #include "ggml/hadamard.h"
 #include "ggml/log.h"
@@ -254,8 +255,10 @@ struct Context::Impl {
         homes(port_homes(m.hparams(), devices, plan, offload.top() > 0)),
         ports(port_sets(port_sizes(m.hparams(), params), cache, homes, params)),
         segments(m, params, cache, *ports.front()),
+        streamed(offload.top() > 0 ? StreamedMemory(*devices[static_cast<std::size_t>(offload.device().v)])
+                                   : StreamedMemory()),
         programs(segments, ports, params, offload, devices),
-        runner(m, params, cache, {ports, programs, segments, offload, homes}) {
+        runner(m, params, cache, {ports, programs, segments, offload, homes, streamed}) {
     const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
     growths.reserve(n_seq);
     first_cells.reserve(n_seq);
@@ -283,6 +286,7 @@ struct Context::Impl {
   const PortHomes homes;
   const PortSets ports;
   SegmentBuilder segments;
+  StreamedMemory streamed;  // what copies that programs began read
   ProgramCache programs;
   StepRunner runner;
   ContextStats stats;

@@ -82,7 +82,7 @@ bool is_on(const OpOffload& offload, Product product) {
 OffloadRules::OffloadRules(const Model& model, const ContextParams& params, std::span<ggml::Device* const> devices)
     : model_(model), params_(params) {
   const auto d = static_cast<std::size_t>(std::max(params.offload.device.v, 0));
-  if (d == 0 || d >= devices.size() || !devices[d]->streams_weights() || model.hparams().is_encoder) return;
+  if (d == 0 || d >= devices.size() || model.hparams().is_encoder) return;
   const auto& layers = model.weights().layers;
   for (const TensorSet& layer : layers) note(layer, *devices[d], &layer == &layers.back());
   const int most = params.offload.by_ubatch ? std::min(params.n_ubatch, params.n_batch) : params.n_batch;
@@ -95,7 +95,8 @@ OffloadRules::OffloadRules(const Model& model, const ContextParams& params, std:
 void OffloadRules::note(const TensorSet& layer, const ggml::Device& device, bool is_last) {
   for (std::size_t i = 0; i < kRoleCount; ++i) {
     const ggml::Weight* weight = layer.parts[i].weight;
-    if (weight == nullptr || weight->shape[1] < 2 || !lies_on_host_alone(*weight) || !device.supports(weight->type))
+    if (weight == nullptr || weight->shape[1] < 2 || !lies_on_host_alone(*weight) ||
+        !device.streams_weights(weight->type))
       continue;
     const auto role = static_cast<Role>(i);
     if (const int tokens = tokens_for(*weight, role); tokens > 0)

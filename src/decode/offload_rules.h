@@ -25,6 +25,11 @@ class OffloadRules {
   [[nodiscard]] int level(int step_tokens, int ubatch_tokens) const;
   /// `keeps_ffn`: those of the last layer's feed-forward stay.
   [[nodiscard]] bool wanted(const ggml::Weight& weight, int level, bool keeps_ffn) const;
+  /// All that some step sends, in no order.
+  template <class F>
+  void for_each_weight(F&& f) const {
+    for (const auto& [weight, entry] : entries_) f(*weight);
+  }
   /// Whether nearly all experts of a layer will be used by a step: then they are sent before it is known which.
   [[nodiscard]] bool sends_whole(int step_tokens) const;
 

@@ -80,7 +80,8 @@ StepRunner::StepRunner(const Model& model, const ContextParams& params, const Kv
       programs_(machinery.programs),
       segments_(machinery.segments),
       offload_(machinery.offload),
-      homes_(machinery.homes) {
+      homes_(machinery.homes),
+      streamed_(machinery.streamed) {
   const auto n_seq = static_cast<std::size_t>(params.n_seq_max);
   if (offload_.top() > 0 && params.n_batch > params.n_ubatch)
     kept_ = KeptStreams(machinery.homes, stream_bytes(params.n_ubatch),
@@ -178,6 +179,7 @@ std::size_t StepRunner::cut_step(const Step& step, std::span<const int> first_ce
 
 void StepRunner::run_by_layer(const Step& step, std::span<const int> first_cells, const ggml::StopToken& stop,
                               StepOutput& output) {
+  streamed_.pin(offload_);
   whole_ = offload_.sends_whole(static_cast<int>(cut_step(step, first_cells)));
   set_ = 0;
   const int head = segments_.head(true);

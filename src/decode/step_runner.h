@@ -9,6 +9,7 @@
 #include "decode/ports.h"
 #include "decode/program_cache.h"
 #include "decode/segments.h"
+#include "decode/streamed_memory.h"
 #include "kv/kv_cache.h"
 #include "llama/context.h"
 
@@ -29,6 +30,7 @@ struct StepMachinery {
   const SegmentBuilder& segments;
   const OffloadRules& offload;
   const PortHomes& homes;
+  StreamedMemory& streamed;
 };
 
 /// Evaluates one step: cuts it into ubatches, fills the ports, walks the segments, collects logits and tokens. Where
@@ -125,6 +127,7 @@ class StepRunner {
   const OffloadRules& offload_;
   const PortHomes& homes_;
   KeptStreams kept_;
+  StreamedMemory& streamed_;
 
   std::vector<AdapterSet> known_adapter_sets_;  // that have programs
   Ubatch now_;                                  // the present ubatch

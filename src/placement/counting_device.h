@@ -34,7 +34,8 @@ class CountingDevice final : public ggml::Device {
   [[nodiscard]] bool memory_is_host() const noexcept override { return behind_.memory_is_host(); }
   std::unique_ptr<ggml::Executor> make_executor() override { return behind_.make_executor(); }
   std::unique_ptr<ggml::Executor> make_copier() override { return behind_.make_copier(); }
-  [[nodiscard]] bool streams_weights() const noexcept override { return behind_.streams_weights(); }
+  [[nodiscard]] bool streams_weights(ggml::DType type) const noexcept override { return behind_.streams_weights(type); }
+  [[nodiscard]] std::size_t landing_bytes() const noexcept override { return behind_.landing_bytes(); }
   std::unique_ptr<ggml::Buffer> allocate(std::size_t bytes, ggml::BufferKind kind) override;
   [[nodiscard]] std::string details() const override { return behind_.details(); }
   // Nothing that was allocated here has contents.

@@ -76,11 +76,13 @@ std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& 
   const DeviceId device = device_of_prompts(plan, rules);
   if (!request.enabled || device.v <= 0 || static_cast<std::size_t>(device.v) >= plan.devices.size())
     return std::nullopt;
+  const PlanDevice& card = plan.devices[static_cast<std::size_t>(device.v)];
   HostWeights dense, experts;
   for (std::size_t i = 0; i < model.tensors.size(); ++i) {
     const PlanTensor& tensor = model.tensors[i];
     const TensorPlan::Place& place = plan.tensors[i].places.front();
     if (place.device.v != 0 || tensor.use != TensorUse::layer || tensor.shape.dims() < 2) continue;
+    if (card.streams && !card.streams(tensor.type)) continue;
     HostWeights& sum = tensor.expert ? experts : dense;
     sum.bytes += static_cast<double>(place.bytes);
     sum.elements += static_cast<double>(tensor.shape.elements());
@@ -90,7 +92,7 @@ std::optional<PromptOffload> prompt_offload(const PlanModel& model, const Plan& 
   result.expert_bytes = static_cast<std::uint64_t>(experts.bytes);
   result.bytes = static_cast<std::uint64_t>(dense.bytes) + result.expert_bytes;
   if (result.bytes == 0) return std::nullopt;
-  result.has_profile = plan.devices[static_cast<std::size_t>(device.v)].link > 0.0;
+  result.has_profile = card.link > 0.0;
   OpOffload& offload = result.offload;
   offload = request.products;
   offload.device = device;

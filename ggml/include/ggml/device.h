@@ -46,6 +46,29 @@ class Buffer {
   [[nodiscard]] virtual BufferKind kind() const noexcept = 0;
 };
 
+/// A part of a weight in host memory, as it is in the file: rows [begin, end) of all its rows.
+struct WeightRows {
+  DType type = DType::f32;
+  Shape shape;                     // of the whole weight
+  const std::byte* src = nullptr;  // its first byte
+  std::int64_t begin = 0, end = 0;
+
+  /// Of the part, in the file's form.
+  [[nodiscard]] std::size_t offset() const {
+    return tensor_bytes(type, shape) / static_cast<std::size_t>(shape.rows()) * static_cast<std::size_t>(begin);
+  }
+  [[nodiscard]] std::size_t bytes() const {
+    const WeightRows rest{type, shape, src, end, end};
+    return (end == shape.rows() ? tensor_bytes(type, shape) : rest.offset()) - offset();
+  }
+};
+
+/// Host memory that a device reads in place for as long as this lives.
+class PinnedMemory {
+ public:
+  virtual ~PinnedMemory() = default;
+};
+
 /// Marks the end of submitted work.
 class Event {
  public:
@@ -68,6 +91,32 @@ class Program {
   [[nodiscard]] virtual const MemoryPlan& memory() const noexcept = 0;
   /// Per node: its op, and "native" or "decomposed" with the reason; for logs and tests.
   [[nodiscard]] virtual std::vector<std::string> describe() const = 0;
+  /// Whether run() returns though the device is held up behind a HandOver::take().
+  [[nodiscard]] virtual bool runs_ahead() const noexcept { return false; }
+};
+
+/// A copy between memory of a device and host memory that the device reaches.
+struct HostCopy {
+  std::byte* dst = nullptr;
+  const std::byte* src = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Passes small results between a device and the thread that feeds it. The device can be given work before that thread
+/// has made what the work needs, and neither waits for the other's driver. Thread-compatible.
+class HandOver {
+ public:
+  using Ticket = std::uint32_t;
+  virtual ~HandOver() = default;
+  /// Behind what was run on the device: copies to host memory, then word to await().
+  virtual Ticket give(std::span<const HostCopy> copies) = 0;
+  /// Waits until the copies are there. Throws what the device threw.
+  virtual void await(Ticket ticket) = 0;
+  /// Behind what was run on the device: it waits for open(), then copies to its memory. What is run before that must
+  /// not wait for the device.
+  virtual void take(std::span<const HostCopy> copies) = 0;
+  /// The host has made what all take()s so far copy.
+  virtual void open() noexcept = 0;
 };
 
 struct CompileOptions {
@@ -110,9 +159,16 @@ class Executor {
   virtual void record(Event& event) {}
   /// What is run later begins when `event`, of any executor, is ready.
   virtual void wait_for(Event& event) { event.wait(); }
+  /// Null: the device has no such way.
+  virtual std::unique_ptr<HandOver> make_hand_over() { return nullptr; }
   /// Copies between memory of this device and host memory, behind what was run before. Both stay as they are until
   /// then.
   virtual void copy(std::byte* dst, const std::byte* src, std::size_t bytes) { std::memcpy(dst, src, bytes); }
+  /// Brings a part of a weight into the form of Device::load_weight, behind what was run before. `dst`: where the whole
+  /// weight lies in this device's memory; `landing`: Device::landing_bytes() of it, which only this executor uses.
+  virtual void load_rows(const WeightRows& rows, std::byte* dst, std::byte* landing) {
+    copy(dst + rows.offset(), rows.src + rows.offset(), rows.bytes());
+  }
   /// The same inside this device's memory.
   virtual void move(std::byte* dst, const std::byte* src, std::size_t bytes) { copy(dst, src, bytes); }
 };
@@ -137,8 +193,13 @@ class Device {
   virtual std::unique_ptr<Executor> make_executor() = 0;
   /// An executor for copies alone, which runs beside the device's other executors.
   virtual std::unique_ptr<Executor> make_copier() { return make_executor(); }
-  /// Whether weights may come from host memory step by step, in the bytes of the file, to be computed with.
-  [[nodiscard]] virtual bool streams_weights() const noexcept { return false; }
+  /// Whether weights of this type may come from host memory step by step to be computed with (Executor::load_rows).
+  [[nodiscard]] virtual bool streams_weights(DType type) const noexcept { return false; }
+  /// Memory of this device that such weights pass through.
+  [[nodiscard]] virtual std::size_t landing_bytes() const noexcept { return 0; }
+  /// Lets the device copy from host memory in place. Null: it does so anyway, or the system refuses, and copies are
+  /// slower; then a warning says so. The memory must outlive the result.
+  [[nodiscard]] virtual std::unique_ptr<PinnedMemory> pin(std::span<const std::byte> memory) { return nullptr; }
 
   /// Whether it can compute with weights of this type, and has a form of its own for this op.
   [[nodiscard]] virtual bool supports(DType type) const noexcept { return true; }

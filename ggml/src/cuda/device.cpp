@@ -4,8 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/hand_over.h"
+#include "cuda/pinned_pages.h"
 #include "cuda/planes.h"
 #include "cuda/program.h"
+#include "cuda/upload.h"
 #include "ggml/cuda.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -19,7 +22,8 @@ using cuda::DeviceScope;
 
 constexpr int kOldestCapability = 75;  // Turing: dp4a, int8 tensor cores
 
-/// Everything of a card that outlives its executors. The stream orders all work on it.
+/// Everything of a card that outlives its executors. The stream orders all work on it but copies of weights that are
+/// sent ahead.
 struct CardResources {
   int index;
   DeviceId id;
@@ -27,54 +31,34 @@ struct CardResources {
   cuda::Stream stream;
 };
 
-class StreamEvent final : public Event {
- public:
-  explicit StreamEvent(const CardResources& card) : card_(card) {}
-  void wait() override {
-    const DeviceScope scope(card_.index);
-    CUDA_CHECK(cudaStreamSynchronize(card_.stream.get()));
-  }
-  [[nodiscard]] bool ready() override {
-    const DeviceScope scope(card_.index);
-    const cudaError_t status = cudaStreamQuery(card_.stream.get());
-    if (status == cudaErrorNotReady) return false;
-    cuda::check(status, "cudaStreamQuery");
-    return true;
-  }
-
- private:
-  const CardResources& card_;
-};
-
-/// A point in a card's stream that streams of other cards can wait for.
+/// A point in a stream of a card that other streams, also of other cards, can wait for.
 class RecordedEvent final : public Event {
  public:
-  explicit RecordedEvent(const CardResources& card) : card_(card) {
-    const DeviceScope scope(card_.index);
-    CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
-  }
-  ~RecordedEvent() override { (void)cudaEventDestroy(event_); }
-  RecordedEvent(const RecordedEvent&) = delete;
-  RecordedEvent& operator=(const RecordedEvent&) = delete;
-
-  void wait() override { CUDA_CHECK(cudaEventSynchronize(event_)); }
+  void wait() override { CUDA_CHECK(cudaEventSynchronize(marker_.get())); }
   [[nodiscard]] bool ready() override {
-    const cudaError_t status = cudaEventQuery(event_);
+    const cudaError_t status = cudaEventQuery(marker_.get());
     if (status == cudaErrorNotReady) return false;
     cuda::check(status, "cudaEventQuery");
     return true;
   }
-  void record() { CUDA_CHECK(cudaEventRecord(event_, card_.stream.get())); }
-  [[nodiscard]] cudaEvent_t get() const { return event_; }
+  [[nodiscard]] const cuda::Marker& marker() const { return marker_; }
 
  private:
-  const CardResources& card_;
-  cudaEvent_t event_ = nullptr;
+  cuda::Marker marker_;
+};
+
+/// The streams of an executor for weights that are sent while the card works: one for the copies, one for what is done
+/// with them then, which goes before the card's other work since it is short and makes room for more copies.
+struct CopierStreams {
+  cuda::Stream copies;
+  cuda::Stream rewrites{cuda::Stream::Priority::high};
 };
 
 class CudaExecutor final : public Executor {
  public:
-  explicit CudaExecutor(CardResources& card) : card_(card) {}
+  explicit CudaExecutor(CardResources& card) : card_(card), copies_(card.stream.get()), stream_(card.stream.get()) {}
+  CudaExecutor(CardResources& card, std::unique_ptr<CopierStreams> own)
+      : card_(card), own_(std::move(own)), copies_(own_->copies.get()), stream_(own_->rewrites.get()) {}
 
   [[nodiscard]] bool runs(const Graph& graph, const Node& node) const override {
     return cuda::declines(graph, node) == nullptr;
@@ -96,40 +80,64 @@ class CudaExecutor final : public Executor {
 
   std::unique_ptr<Event> submit(Program& program, const StepCounts& counts, const StopToken& stop) override {
     run(program, counts, stop);
-    return std::make_unique<StreamEvent>(card_);
+    std::unique_ptr<Event> event = make_event();
+    record(*event);
+    return event;
   }
 
   void run(Program& program, const StepCounts& counts, const StopToken& stop) override {
     const DeviceScope scope(card_.index);
-    static_cast<CudaProgram&>(program).run(card_.stream.get(), counts, stop);
+    static_cast<CudaProgram&>(program).run(stream_, counts, stop);
   }
 
   void synchronise() override {
     const DeviceScope scope(card_.index);
-    CUDA_CHECK(cudaStreamSynchronize(card_.stream.get()));
+    CUDA_CHECK(cudaStreamSynchronize(copies_));
+    CUDA_CHECK(cudaStreamSynchronize(stream_));
   }
 
-  std::unique_ptr<Event> make_event() override { return std::make_unique<RecordedEvent>(card_); }
+  std::unique_ptr<Event> make_event() override {
+    const DeviceScope scope(card_.index);
+    return std::make_unique<RecordedEvent>();
+  }
 
   void record(Event& event) override {
     const DeviceScope scope(card_.index);
-    static_cast<RecordedEvent&>(event).record();
+    static_cast<RecordedEvent&>(event).marker().record(stream_);
   }
 
   void wait_for(Event& event) override {
     auto* recorded = dynamic_cast<RecordedEvent*>(&event);
     if (recorded == nullptr) return event.wait();
     const DeviceScope scope(card_.index);
-    CUDA_CHECK(cudaStreamWaitEvent(card_.stream.get(), recorded->get(), 0));
+    recorded->marker().hold(stream_);
+  }
+
+  std::unique_ptr<HandOver> make_hand_over() override {
+    const DeviceScope scope(card_.index);
+    auto hand_over = std::make_unique<cuda::CudaHandOver>(card_.index, stream_);
+    if (hand_over->works()) return hand_over;
+    logf(LogLevel::info, "CUDA%d: kernels cannot wait for the host here: results are handed over by copies and events",
+         card_.index);
+    return nullptr;
   }
 
   void copy(std::byte* dst, const std::byte* src, std::size_t bytes) override {
     const DeviceScope scope(card_.index);
-    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, card_.stream.get()));
+    CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_));
+  }
+
+  void load_rows(const WeightRows& rows, std::byte* dst, std::byte* landing) override {
+    const DeviceScope scope(card_.index);
+    if (upload_ == nullptr) upload_ = std::make_unique<cuda::Upload>();
+    upload_->rows(rows, dst, landing, copies_, stream_);
   }
 
  private:
   CardResources& card_;
+  std::unique_ptr<CopierStreams> own_;    // null: the card's
+  cudaStream_t copies_, stream_;          // of weights; of all else
+  std::unique_ptr<cuda::Upload> upload_;  // once there are weights to load
 };
 
 class CudaDevice final : public Device {
@@ -161,6 +169,15 @@ class CudaDevice final : public Device {
   }
 
   std::unique_ptr<Executor> make_executor() override { return std::make_unique<CudaExecutor>(card_); }
+  std::unique_ptr<Executor> make_copier() override {
+    const DeviceScope scope(card_.index);
+    return std::make_unique<CudaExecutor>(card_, std::make_unique<CopierStreams>());
+  }
+  [[nodiscard]] bool streams_weights(DType type) const noexcept override { return cuda::can_upload(type); }
+  [[nodiscard]] std::size_t landing_bytes() const noexcept override { return cuda::Upload::kLandingBytes; }
+  std::unique_ptr<PinnedMemory> pin(std::span<const std::byte> memory) override {
+    return cuda::pin_pages(card_.index, memory);
+  }
 
   [[nodiscard]] bool supports(Op op) const noexcept override { return cuda::implementation(op) != nullptr; }
   [[nodiscard]] bool supports_cache(DType type) const noexcept override { return cuda::has_cache_kernels(type); }

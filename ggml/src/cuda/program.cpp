@@ -107,6 +107,13 @@ std::size_t CudaProgram::launches() const noexcept {
   return n;
 }
 
+/// Nothing is left that the host does between graphs, and all graphs are there: making one could wait for the card.
+bool CudaProgram::runs_ahead() const noexcept {
+  return std::all_of(stretches_.begin(), stretches_.end(), [](const Stretch& s) {
+    return s.graph && s.host == nullptr && s.tapped == nullptr && s.observed.empty();
+  });
+}
+
 void CudaProgram::bind_addresses(const CudaProgramInputs& inputs) {
   const Graph& graph = lowered_.graph;
   addresses_.assign(graph.tensors.size(), nullptr);

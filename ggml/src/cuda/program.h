@@ -41,6 +41,7 @@ class CudaProgram final : public Program, public HostResults {
   [[nodiscard]] std::vector<std::string> describe() const override { return lowered_.notes; }
   [[nodiscard]] bool send_result(PortId port, std::byte* to) override { return ports_.send_result(port, to); }
   [[nodiscard]] std::optional<bool> gave_nan() const override { return ports_.gave_nan(); }
+  [[nodiscard]] bool runs_ahead() const noexcept override;
   /// Kernels in the graphs that were captured so far.
   [[nodiscard]] std::size_t launches() const noexcept;
 

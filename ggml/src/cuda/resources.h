@@ -28,7 +28,13 @@ class DeviceScope {
 
 class Stream {
  public:
-  Stream() { CUDA_CHECK(cudaStreamCreateWithFlags(&s_, cudaStreamNonBlocking)); }
+  enum class Priority { usual, high };
+  Stream() : Stream(Priority::usual) {}
+  explicit Stream(Priority priority) {
+    int lowest = 0, highest = 0;
+    CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    CUDA_CHECK(cudaStreamCreateWithPriority(&s_, cudaStreamNonBlocking, priority == Priority::high ? highest : lowest));
+  }
   ~Stream() {
     if (s_ != nullptr) (void)cudaStreamDestroy(s_);
   }
@@ -40,6 +46,22 @@ class Stream {
 
  private:
   cudaStream_t s_ = nullptr;
+};
+
+/// A point in a stream. Ready until it is recorded.
+class Marker {
+ public:
+  Marker() { CUDA_CHECK(cudaEventCreateWithFlags(&e_, cudaEventDisableTiming)); }
+  ~Marker() { (void)cudaEventDestroy(e_); }
+  Marker(const Marker&) = delete;
+  Marker& operator=(const Marker&) = delete;
+  void record(cudaStream_t stream) const { CUDA_CHECK(cudaEventRecord(e_, stream)); }
+  /// What `stream` is given later begins when the point is reached.
+  void hold(cudaStream_t stream) const { CUDA_CHECK(cudaStreamWaitEvent(stream, e_, 0)); }
+  [[nodiscard]] cudaEvent_t get() const noexcept { return e_; }
+
+ private:
+  cudaEvent_t e_ = nullptr;
 };
 
 /// A captured and instantiated graph; empty until capture.

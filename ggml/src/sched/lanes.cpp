@@ -54,6 +54,15 @@ void Lanes::wait_for_others(int device) {
   }
 }
 
+HandOver* Lanes::hand_over(int device) {
+  Lane& lane = lanes_[static_cast<std::size_t>(device)];
+  if (lane.hand_over == nullptr && lane.has_hand_over) {
+    lane.hand_over = lane.executor->make_hand_over();
+    lane.has_hand_over = lane.hand_over != nullptr;
+  }
+  return lane.hand_over.get();
+}
+
 void Lanes::touched(int device) {
   if (device == 0) return;
   Lane& lane = lanes_[static_cast<std::size_t>(device)];
@@ -94,6 +103,8 @@ void Lanes::synchronise() {
   std::exception_ptr failure;
   for (Lane& lane : lanes_) {
     try {
+      // After an error it may be held up.
+      if (lane.hand_over != nullptr) lane.hand_over->open();
       lane.executor->synchronise();
     } catch (...) {
       if (!failure) failure = std::current_exception();

@@ -23,6 +23,7 @@ namespace ggml::sched {
 class Lanes {
  public:
   explicit Lanes(std::vector<std::unique_ptr<Executor>> executors);
+  [[nodiscard]] bool traced() const { return trace_ != nullptr; }
   /// From now on takes down what runs when, under the devices' names. `trace` is borrowed.
   void trace_to(Trace& trace, std::span<Device* const> devices);
 
@@ -32,6 +33,8 @@ class Lanes {
   /// `device` goes on when all others are done with the host memory they were given so far. For device 0 the calling
   /// thread waits.
   void wait_for_others(int device);
+  /// The fast way between the host and a device, which the first call makes. Null: it has none.
+  [[nodiscard]] HandOver* hand_over(int device);
   /// What was given to `device` so far touches host memory.
   void touched(int device);
   void run(int device, Program& program, const std::string& label, const StepCounts& counts, const StopToken& stop);
@@ -46,6 +49,8 @@ class Lanes {
  private:
   struct Lane {
     std::unique_ptr<Executor> executor;
+    std::unique_ptr<HandOver> hand_over;
+    bool has_hand_over = true;  // or may have
     std::unique_ptr<Event> touched;
     std::array<std::unique_ptr<Event>, Scheduler::kMarks> marks;
     std::uint64_t number = 0;            // of the last touch

@@ -74,6 +74,7 @@ class ScheduledProgram final : public Program, public HostResults {
   BoundStreams streams;
   Streams streamed;  // the weights that the parts' programs point to
   std::vector<Part> parts;
+  int handed_with = 0;  // the device with which the CPU hands over; 0: none
 
  private:
   /// Of the only part: what several leave, some of them may not have looked at.

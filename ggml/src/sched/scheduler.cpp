@@ -8,6 +8,7 @@
 #include "ggml/log.h"
 #include "sched/assignment.h"
 #include "sched/cut_schedule.h"
+#include "sched/handed_run.h"
 #include "sched/lanes.h"
 #include "sched/scheduled_program.h"
 #include "sched/staging.h"
@@ -90,7 +91,11 @@ SchedulerStats& SchedulerStats::operator+=(const SchedulerStats& other) {
 
 struct Scheduler::Impl {
   Impl(std::vector<Device*> list, Trace* trace)
-      : devices(std::move(list)), lanes(make_executors(devices)), arenas(devices.size()), areas(devices.size()) {
+      : devices(std::move(list)),
+        lanes(make_executors(devices)),
+        arenas(devices.size()),
+        areas(devices.size()),
+        handed(devices.size()) {
     stats.links.resize(devices.size());
     if (trace != nullptr) lanes.trace_to(*trace, devices);
   }
@@ -109,6 +114,7 @@ struct Scheduler::Impl {
                                                   int device);
   void bind_streams(CutSchedule& schedule, std::span<const PlacedPort> ports, ScheduledProgram& program);
   void run_part(ScheduledProgram& program, ScheduledProgram::Part& part, const StepCounts& counts);
+  [[nodiscard]] sched::HandedRun* handed_run(const ScheduledProgram& program);
   [[nodiscard]] sched::Staging& staging_on(int device);
   void settle() noexcept;
   void count(const ScheduledProgram::Part& part) {
@@ -123,6 +129,7 @@ struct Scheduler::Impl {
   std::vector<std::unique_ptr<Buffer>> areas;   // per device: exchanges
   std::unique_ptr<sched::Staging> staging;      // of the one device that weights are sent to
   int staging_device = 0;
+  std::vector<std::unique_ptr<sched::HandedRun>> handed;  // per device: made when it is first needed
   bool observed = false;
   SchedulerStats stats;
 };
@@ -265,8 +272,7 @@ void Scheduler::Impl::bind_streams(CutSchedule& schedule, std::span<const Placed
     Placement& staged = stream->there.placements.front();
     staged.device = devices[static_cast<std::size_t>(streaming.device)]->id();
     staged.data = memory.at(streaming.half, stream->offset);
-    sched::BoundStream bound{stream->source, sched::host_bytes(*stream->source), stream->offset, stream->bytes,
-                             stream->n_experts};
+    sched::BoundStream bound{stream->source, sched::host_bytes(*stream->source), stream->offset, stream->n_experts};
     TANDEM_ASSERT(bound.src != nullptr, "a weight that is sent has bytes in host memory");
     for (std::size_t e = 0; e < schedule.exchanged.size(); ++e) {
       if (streaming.whole || stream->n_experts == 0 || schedule.splits.exchanges[e].tensor != stream->ids) continue;
@@ -308,6 +314,7 @@ std::unique_ptr<Program> Scheduler::compile(Schedule& schedule, std::span<const 
   program->first_out = impl_->bind(cut, ports, cut.exchange.first_out, false);
   program->last_in = impl_->bind(cut, ports, cut.exchange.last_in, true);
   program->sum_memory();
+  program->handed_with = sched::device_to_hand_over_with(*program);
   impl_->observed = options.observer != nullptr;
   return program;
 }
@@ -328,6 +335,17 @@ void Scheduler::Impl::run_part(ScheduledProgram& program, ScheduledProgram::Part
   count(part);
 }
 
+/// Null: the program's parts are run one after another, and what crosses is copied between them.
+sched::HandedRun* Scheduler::Impl::handed_run(const ScheduledProgram& program) {
+  const int device = program.handed_with;
+  if (device == 0 || observed || lanes.traced()) return nullptr;
+  std::unique_ptr<sched::HandedRun>& run = handed[static_cast<std::size_t>(device)];
+  if (run != nullptr) return run.get();
+  HandOver* const hand_over = lanes.hand_over(device);
+  if (hand_over != nullptr) run = std::make_unique<sched::HandedRun>(lanes, *hand_over, stats);
+  return run.get();
+}
+
 void Scheduler::run(Program& program, const StepCounts& counts, const StopToken& stop) {
   auto& scheduled = static_cast<ScheduledProgram&>(program);
   ++impl_->stats.programs;
@@ -343,6 +361,7 @@ void Scheduler::run(Program& program, const StepCounts& counts, const StopToken&
                      counts.n_outputs, scheduled.token_bucket, scheduled.output_bucket));
   }
   try {
+    if (sched::HandedRun* const handed = impl_->handed_run(scheduled)) return handed->run(scheduled, counts, stop);
     impl_->lanes.copy(scheduled.first_out, counts, impl_->stats);
     for (ScheduledProgram::Part& part : scheduled.parts) {
       if (stop.stop != nullptr && stop.stop(stop.user)) throw Error(ErrorCode::cancelled, "the step was cancelled");
@@ -389,7 +408,7 @@ std::size_t Scheduler::arena_bytes(DeviceId device) const {
 }
 
 std::size_t Scheduler::staging_bytes() const {
-  return impl_->staging == nullptr ? 0 : 2 * impl_->staging->half_bytes();
+  return impl_->staging == nullptr ? 0 : impl_->staging->bytes();
 }
 
 std::size_t Scheduler::arena_bytes() const {

@@ -23,6 +23,8 @@ bool Staging::reserve(std::size_t half_bytes) {
   held_ = {};
   for (std::unique_ptr<Buffer>& half : halves_) half.reset();
   for (std::unique_ptr<Buffer>& half : halves_) half = device_.allocate(half_bytes, BufferKind::device);
+  if (landing_ == nullptr && device_.landing_bytes() > 0)
+    landing_ = device_.allocate(device_.landing_bytes(), BufferKind::device);
   return true;
 }
 
@@ -42,14 +44,13 @@ Staging::Half& Staging::prepare(const BoundStreams& streams) {
   return half;
 }
 
-void Staging::send(const BoundStreams& streams, const BoundStream& stream, std::size_t begin, std::size_t bytes,
-                   LinkUse& use) {
+void Staging::send(const BoundStreams& streams, const BoundStream& stream, const WeightRows& rows, LinkUse& use) {
   Executor& executor = streams.ahead ? *copier_ : lane_;
-  executor.copy(at(streams.half, stream.offset) + begin, stream.src + begin, bytes);
+  executor.load_rows(rows, at(streams.half, stream.offset), landing_ == nullptr ? nullptr : landing_->data());
   ++use.copies_in;
-  use.bytes_in += bytes;
+  use.bytes_in += rows.bytes();
   ++use.weight_copies;
-  use.weight_bytes += bytes;
+  use.weight_bytes += rows.bytes();
 }
 
 /// Neighbours that are missing go in one copy.
@@ -57,11 +58,13 @@ void Staging::send_missing(const BoundStreams& streams, const BoundStream& strea
                            LinkUse& use) {
   std::vector<bool>& present = held_[static_cast<std::size_t>(streams.half)].present[stream.weight];
   present.resize(wanted.size(), false);
-  const std::size_t part = stream.bytes / wanted.size();
+  const Shape& shape = stream.weight->shape;
+  const std::int64_t part = shape.rows() / static_cast<std::int64_t>(wanted.size());
   for (std::size_t i = 0; i < wanted.size();) {
     std::size_t end = i;
     while (end < wanted.size() && wanted[end] && !present[end]) present[end++] = true;
-    if (end > i) send(streams, stream, i * part, (end - i) * part, use);
+    const auto first = static_cast<std::int64_t>(i), last = static_cast<std::int64_t>(end);
+    if (end > i) send(streams, stream, {stream.weight->type, shape, stream.src, first * part, last * part}, use);
     i = end + 1;
   }
 }

@@ -17,7 +17,6 @@ struct BoundStream {
   const Weight* weight = nullptr;
   const std::byte* src = nullptr;
   std::size_t offset = 0;  // in its half
-  std::size_t bytes = 0;
   std::int64_t n_experts = 0;
   // The experts that rows use, [n_used, tokens] in host memory: with a set of experts that is known when the program
   // runs. Null: it is sent whole.
@@ -48,6 +47,10 @@ class Staging {
   /// Two halves of at least that many bytes. True: they moved. Pre: the device is idle.
   bool reserve(std::size_t half_bytes);
   [[nodiscard]] std::size_t half_bytes() const { return halves_[0] == nullptr ? 0 : halves_[0]->bytes(); }
+  /// All that was reserved.
+  [[nodiscard]] std::size_t bytes() const {
+    return half_bytes() == 0 ? 0 : 2 * half_bytes() + (landing_ == nullptr ? 0 : landing_->bytes());
+  }
   [[nodiscard]] std::byte* at(int half, std::size_t offset);
 
   /// Sends what is not there yet and does not depend on the rows of a run.
@@ -67,7 +70,7 @@ class Staging {
   };
 
   Half& prepare(const BoundStreams& streams);
-  void send(const BoundStreams& streams, const BoundStream& stream, std::size_t begin, std::size_t bytes, LinkUse& use);
+  void send(const BoundStreams& streams, const BoundStream& stream, const WeightRows& rows, LinkUse& use);
   void send_missing(const BoundStreams& streams, const BoundStream& stream, const std::vector<bool>& wanted,
                     LinkUse& use);
 
@@ -75,6 +78,7 @@ class Staging {
   Executor& lane_;
   std::unique_ptr<Executor> copier_;
   std::array<std::unique_ptr<Buffer>, 2> halves_;
+  std::unique_ptr<Buffer> landing_;  // null: weights need none
   std::array<Half, 2> held_;
   std::array<std::unique_ptr<Event>, 2> arrived_, read_;
   std::vector<bool> wanted_;

@@ -65,7 +65,7 @@ class Collector {
 
   [[nodiscard]] bool is_streamable(TensorId id) const {
     const Tensor& t = graph_.at(id);
-    return t.role == TensorRole::weight && lies_on_host_alone(*t.weight) && device_.supports(t.type);
+    return t.role == TensorRole::weight && lies_on_host_alone(*t.weight) && device_.streams_weights(t.type);
   }
 
   bool add_product(TensorId id, TensorId ids) {
@@ -86,11 +86,11 @@ class Collector {
     }
     auto stream = std::make_unique<Stream>();
     stream->source = weight;
-    stream->bytes = tensor_bytes(weight->type, weight->shape);
     stream->offset = streams_.bytes;
     stream->in = {id};
     const std::int64_t n_experts = weight->shape[2];
-    if (ids.valid() && n_experts > 1 && stream->bytes % static_cast<std::size_t>(n_experts) == 0) {
+    if (ids.valid() && n_experts > 1 &&
+        tensor_bytes(weight->type, weight->shape) % static_cast<std::size_t>(n_experts) == 0) {
       stream->n_experts = n_experts;
       stream->ids = base_of(graph_, ids);
     }
@@ -100,7 +100,7 @@ class Collector {
     staged.device = DeviceId(streaming_.device);
     staged.kind = BufferKind::device;
     stream->there.placements.insert(stream->there.placements.begin(), staged);
-    streams_.bytes += (stream->bytes + kAlign - 1) / kAlign * kAlign;
+    streams_.bytes += (device_.weight_bytes(weight->type, weight->shape) + kAlign - 1) / kAlign * kAlign;
     streams_.all.push_back(std::move(stream));
   }
 

@@ -15,10 +15,9 @@ struct Stream {
   const Weight* source = nullptr;  // where it lies
   Weight there;                    // the same as the graph's nodes see it: on the device
   std::size_t offset = 0;          // in a half of the staging memory
-  std::size_t bytes = 0;
-  std::int64_t n_experts = 0;  // that can be sent one by one; 0: it is sent whole
-  std::vector<TensorId> in;    // tensors of the graph
-  TensorId ids;                // of the experts that rows use; with n_experts
+  std::int64_t n_experts = 0;      // that can be sent one by one; 0: it is sent whole
+  std::vector<TensorId> in;        // tensors of the graph
+  TensorId ids;                    // of the experts that rows use; with n_experts
 };
 
 /// The streams of a graph, and the bytes of staging memory that they take in all. What `there` points to does not move.

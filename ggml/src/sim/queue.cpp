@@ -86,6 +86,18 @@ void Queue::wait_for(QueueEvent& event) {
   put(std::move(command));
 }
 
+void Queue::hold(QueueEvent& gate) {
+  Command command;
+  command.event = &gate;
+  command.number = gate.announce();
+  command.waits = true;
+  put(std::move(command));
+}
+
+void Queue::open(QueueEvent& gate) {
+  gate.reach(gate.announced(), gate.time_ == nullptr ? 0.0 : gate.time_->host(), nullptr);
+}
+
 void Queue::drain() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return commands_.empty() && !busy_; });

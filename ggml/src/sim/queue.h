@@ -65,6 +65,9 @@ class Queue {
   void push(std::function<void()> work, Label label);
   void record(QueueEvent& event);
   void wait_for(QueueEvent& event);
+  /// What is pushed later waits until the host opens the gate, which opens for all that was held by it before.
+  void hold(QueueEvent& gate);
+  static void open(QueueEvent& gate);
   /// Waits until everything is done; throws what it threw, once.
   void drain();
   /// Does `work` behind everything pushed so far and waits for it.

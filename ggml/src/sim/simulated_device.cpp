@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -126,6 +127,7 @@ class SimulatedProgram final : public Program {
 
   [[nodiscard]] const MemoryPlan& memory() const noexcept override { return program_.memory(); }
   [[nodiscard]] std::vector<std::string> describe() const override { return program_.describe(); }
+  [[nodiscard]] bool runs_ahead() const noexcept override { return true; }
   [[nodiscard]] const Graph& graph() const { return graph_; }
   [[nodiscard]] const std::string& label() const { return label_; }
 
@@ -141,6 +143,47 @@ class SimulatedProgram final : public Program {
   std::string label_;
   Buffer& arena_;
   CpuProgram program_;
+};
+
+/// Hands over by commands of the queue.
+class SimulatedHandOver final : public HandOver {
+ public:
+  SimulatedHandOver(Executor& executor, Queue& queue) : executor_(executor), queue_(queue), gate_(nullptr) {
+    for (std::unique_ptr<QueueEvent>& event : given_) event = std::make_unique<QueueEvent>(nullptr);
+  }
+  ~SimulatedHandOver() override {
+    open();
+    try {
+      queue_.drain();
+    } catch (...) {
+      return;  // whoever waited for the work was told
+    }
+  }
+  SimulatedHandOver(const SimulatedHandOver&) = delete;
+  SimulatedHandOver& operator=(const SimulatedHandOver&) = delete;
+
+  Ticket give(std::span<const HostCopy> copies) override {
+    for (const HostCopy& c : copies) executor_.copy(c.dst, c.src, c.bytes);
+    queue_.record(*given_[++last_ % kPending]);
+    return last_;
+  }
+  void await(Ticket ticket) override {
+    TANDEM_ASSERT(last_ - ticket < kPending, "a device is not given that much ahead");
+    given_[ticket % kPending]->wait();
+  }
+  void take(std::span<const HostCopy> copies) override {
+    queue_.hold(gate_);
+    for (const HostCopy& c : copies) executor_.copy(c.dst, c.src, c.bytes);
+  }
+  void open() noexcept override { Queue::open(gate_); }
+
+ private:
+  static constexpr Ticket kPending = 16;
+  Executor& executor_;
+  Queue& queue_;
+  QueueEvent gate_;
+  std::array<std::unique_ptr<QueueEvent>, kPending> given_;
+  Ticket last_ = 0;
 };
 
 class SimulatedExecutor final : public Executor {
@@ -177,6 +220,10 @@ class SimulatedExecutor final : public Executor {
   }
   void synchronise() override { queue_.drain(); }
 
+  /// In modelled time copies and events cost what they cost on cards of any kind.
+  std::unique_ptr<HandOver> make_hand_over() override {
+    return card_.time != nullptr ? nullptr : std::make_unique<SimulatedHandOver>(*this, queue_);
+  }
   std::unique_ptr<Event> make_event() override { return std::make_unique<QueueEvent>(card_.time); }
   void record(Event& event) override { queue_.record(static_cast<QueueEvent&>(event)); }
   void wait_for(Event& event) override {
@@ -219,7 +266,7 @@ class SimulatedDevice final : public Device {
   std::unique_ptr<Executor> make_copier() override {
     return std::make_unique<SimulatedExecutor>(card_, card_.copies, " weights");
   }
-  [[nodiscard]] bool streams_weights() const noexcept override { return true; }
+  [[nodiscard]] bool streams_weights(DType type) const noexcept override { return supports(type); }
 
   [[nodiscard]] bool supports(DType type) const noexcept override { return card_.missing.has(type); }
   [[nodiscard]] bool supports(Op op) const noexcept override { return card_.missing.has(op); }

@@ -23,6 +23,8 @@ struct PlanDevice {
   std::uint64_t overhead_bytes = 0;  // that the device needs for itself once a model runs
   /// Bytes a weight takes in the form this device computes with. Empty, as for the CPU: those of the file.
   std::function<std::size_t(ggml::DType type, const ggml::Shape& shape)> weight_bytes;
+  /// Whether weights of a type can be sent to this device for prompts. Empty: those of any type.
+  std::function<bool(ggml::DType type)> streams;
 };
 
 /// What a device must hold. `margin` is what is asked to stay free.
