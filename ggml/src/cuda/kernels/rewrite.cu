@@ -81,7 +81,7 @@ __device__ __forceinline__ std::uint32_t spread_fifth(std::uint32_t bits) {
 // One per type: bytes of a block, units in it, rewrite(block, unit in the block, where it goes).
 
 template <int kBytes, int kHeader>
-struct Nibbles {  // q4_0, q4_1: halves, then codes as the plane has them
+struct Nibbles {  // blocks of 32: halves, then codes as the plane has them
   static constexpr int kBlockBytes = kBytes, kUnits = 1;
   __device__ static void rewrite(const std::uint8_t* block, int /*unit*/, const Unit& to) {
     std::uint32_t w[4];
@@ -92,7 +92,7 @@ struct Nibbles {  // q4_0, q4_1: halves, then codes as the plane has them
 };
 
 template <int kBytes, int kHeader>
-struct FiveBits {  // q5_0, q5_1: halves, a word of fifth bits, codes
+struct FiveBits {  // halves, a word of fifth bits, codes
   static constexpr int kBlockBytes = kBytes, kUnits = 1;
   __device__ static void rewrite(const std::uint8_t* block, int /*unit*/, const Unit& to) {
     std::uint32_t bits[1], w[4];
@@ -104,7 +104,7 @@ struct FiveBits {  // q5_0, q5_1: halves, a word of fifth bits, codes
   }
 };
 
-struct Bytes {  // q8_0
+struct Bytes {
   static constexpr int kBlockBytes = 34, kUnits = 1;
   __device__ static void rewrite(const std::uint8_t* block, int /*unit*/, const Unit& to) {
     std::uint32_t w[8];
@@ -123,7 +123,7 @@ __device__ __forceinline__ void put_six_bit_scales(const std::uint8_t* s, int i,
 }
 
 template <int kBytes, int kCodes, int kHigh>
-struct FourBitSupers {  // q4_k, q5_k (with fifth bits at kHigh)
+struct FourBitSupers {  // blocks of 256 with 6-bit scales; kHigh > 0: where fifth bits are
   static constexpr int kBlockBytes = kBytes, kUnits = 8;
   __device__ static void rewrite(const std::uint8_t* block, int unit, const Unit& to) {
     std::uint32_t q[8], w[4];
@@ -144,7 +144,7 @@ struct FourBitSupers {  // q4_k, q5_k (with fifth bits at kHigh)
   }
 };
 
-struct SixBits {  // q6_k: 128 bytes of low nibbles, 64 of high pairs, 16 scales, d
+struct SixBits {  // 128 bytes of low nibbles, 64 of high pairs, 16 scales, d
   static constexpr int kBlockBytes = 210, kUnits = 8;
   __device__ static void rewrite(const std::uint8_t* block, int unit, const Unit& to) {
     const int half = unit / 4, part = unit % 4;
@@ -221,24 +221,9 @@ void launch(const RewriteArgs& args, const PlaneBytes& bytes, cudaStream_t strea
   CUDA_CHECK_LAUNCH("rewrite");
 }
 
-Launch launcher(DType type) {
+/// Of a type that takes 8-bit codes with wide scales.
+Launch wide_launcher(DType type) {
   switch (type) {
-    case DType::q4_0:
-      return launch<Nibbles<18, 2>>;
-    case DType::q4_1:
-      return launch<Nibbles<20, 4>>;
-    case DType::q5_0:
-      return launch<FiveBits<22, 2>>;
-    case DType::q5_1:
-      return launch<FiveBits<24, 4>>;
-    case DType::q8_0:
-      return launch<Bytes>;
-    case DType::q4_k:
-      return launch<FourBitSupers<144, 16, 0>>;
-    case DType::q5_k:
-      return launch<FourBitSupers<176, 48, 16>>;
-    case DType::q6_k:
-      return launch<SixBits>;
     case DType::iq4_nl:
       return launch<Iq4Nl>;
     case DType::iq4_xs:
@@ -248,6 +233,27 @@ Launch launcher(DType type) {
     default:
       return nullptr;
   }
+}
+
+/// Types with planes of their own differ in these.
+Launch launcher(DType type) {
+  const PlaneSpec spec = plane_spec(type);
+  const bool five = spec.code_bits == 5;
+  switch (spec.form) {
+    case ScaleForm::none:
+      return nullptr;
+    case ScaleForm::half:
+      return spec.code_bits == 8 ? launch<Bytes> : five ? launch<FiveBits<22, 2>> : launch<Nibbles<18, 2>>;
+    case ScaleForm::half_min:
+      return five ? launch<FiveBits<24, 4>> : launch<Nibbles<20, 4>>;
+    case ScaleForm::k_min:
+      return five ? launch<FourBitSupers<176, 48, 16>> : launch<FourBitSupers<144, 16, 0>>;
+    case ScaleForm::k_16:
+      return launch<SixBits>;
+    case ScaleForm::wide:
+      break;
+  }
+  return wide_launcher(type);
 }
 
 }  // namespace
