@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/chat/messages.h"
+
 namespace common::chat {
 
 namespace {
@@ -14,9 +16,12 @@ constexpr const char* kSecond = "zq8probe";
 
 class Prober {
  public:
-  Prober(const jinja::Template& parsed, const ordered_json& base) : parsed_(parsed), base_(base) {
+  Prober(const jinja::Template& parsed, const ordered_json& base, bool lax) : parsed_(parsed), base_(base) {
+    options_.lax = lax;
     // A probe needs little; a template that needs more is no template.
     options_.limits.steps = 2'000'000;
+    options_.limits.output_bytes = std::size_t{8} << 20;
+    options_.limits.memory_bytes = std::size_t{32} << 20;
   }
 
   /// Nothing when the template fails.
@@ -80,7 +85,8 @@ void probe_calls(const Prober& p, ChatTemplateCaps& caps) {
                                 {{"type", "object"},
                                  {"properties", {{"zqkey", {{"type", "string"}, {"description", "d"}}}}},
                                  {"required", ordered_json::array({"zqkey"})}}}}}};
-  const ordered_json with_tools = {{"tools", ordered_json::array({tool})}};
+  const ordered_json tools = ordered_json::array({tool});
+  const ordered_json with_tools = {{"tools", tools}, {"functions", functions_text(tools)}};
   caps.tools = p.shows(ordered_json::array({user(question)}), kNeedle, with_tools);
 
   // Without the tools' description in the way, names can only come from the calls.
@@ -118,7 +124,7 @@ void probe_calls(const Prober& p, ChatTemplateCaps& caps) {
 
 ChatTemplateCaps probe_template(const jinja::Template& parsed, std::string_view source,
                                 const ordered_json& base_context) {
-  const Prober p(parsed, base_context);
+  const Prober p(parsed, base_context, find_quirks(source).lax_template);
   ChatTemplateCaps caps;
   const auto as_text = p.render(ordered_json::array({user(kNeedle)}));
   const auto as_parts = p.render(ordered_json::array({user(text_part(kNeedle))}));

@@ -130,10 +130,30 @@ struct ChatTemplates::State {
 // What one request renders with; the messages vary.
 struct ChatTemplates::State::Rendering {
   const Prepared& p;
-  const ordered_json& base;
+  ordered_json& base;
   jinja::RenderOptions options;
 
   [[nodiscard]] std::string operator()(const ordered_json& messages, bool add_generation_prompt) const {
+    try {
+      return render(messages, add_generation_prompt);
+    } catch (const Error&) {
+      // A tool may lack a description and parameters, and not every template knows that.
+      if (!complete_tools()) throw;
+      return render(messages, add_generation_prompt);
+    }
+  }
+
+ private:
+  /// Whether the tools are others now.
+  [[nodiscard]] bool complete_tools() const {
+    const auto tools = base.find("tools");
+    if (tools == base.end() || !tools->is_array()) return false;
+    ordered_json completed = completed_tools(*tools);
+    if (completed == *tools) return false;
+    *tools = std::move(completed);
+    return true;
+  }
+  [[nodiscard]] std::string render(const ordered_json& messages, bool add_generation_prompt) const {
     ordered_json context = base;
     context["messages"] = messages;
     if (add_generation_prompt) context["add_generation_prompt"] = true;
@@ -151,6 +171,7 @@ Prepared ChatTemplates::State::prepare(std::string shown, const std::string& sou
     Prepared p{
         std::move(shown), jinja::Template(patch_source(source)), find_quirks(source), {}, find_reply_format(source)};
     ordered_json base = base_context(local_now(std::nullopt));
+    if (p.quirks.functions_text) base["functions"] = functions_text(ordered_json::array());
     base.update(kwargs);  // some templates raise without an argument of their own
     p.caps = probe_template(p.parsed, source, base);
     return p;
@@ -231,7 +252,9 @@ void ChatTemplates::State::merge_thinking(ordered_json& context, const Prepared&
 ordered_json ChatTemplates::State::context(const Prepared& p, const ChatInputs& in, const std::tm& now) const {
   ordered_json context = base_context(now);
   merge_thinking(context, p, in);
-  if (in.tools && !in.tools->empty()) context["tools"] = *in.tools;
+  const bool has_tools = in.tools && !in.tools->is_null() && !in.tools->empty();
+  if (has_tools) context["tools"] = *in.tools;
+  if (p.quirks.functions_text) context["functions"] = functions_text(has_tools ? *in.tools : ordered_json::array());
   if (!in.reasoning_effort.empty()) context["reasoning_effort"] = in.reasoning_effort;
   context.update(kwargs);
   if (in.kwargs && !in.kwargs->is_null()) {
@@ -293,6 +316,7 @@ ChatPrompt ChatTemplates::State::apply(const ChatInputs& in) const {
   ordered_json base = context(p, in, now);
   Rendering render{p, base, {}};
   render.options.now = now;
+  render.options.lax = p.quirks.lax_template;
 
   ordered_json messages = normalize_messages(*in.messages, p.caps, p.quirks);
   ChatPrompt out;

@@ -97,12 +97,9 @@ TEST(ChatTemplates, RealModelTemplatesAreChosenProbedAndRendered) {
   for (const auto& entry : std::filesystem::directory_iterator(*shared / "data/chat-templates")) {
     if (entry.path().extension() != ".jinja") continue;
     const std::string name = entry.path().filename();
-    // FireFunction's template raises without its own `functions` argument.
-    ChatTemplateOptions options;
-    if (name.find("firefunction") != std::string::npos) options.kwargs_json = R"({"functions": "[]"})";
     SCOPED_TRACE(name);
     ASSERT_NO_THROW({
-      const ChatTemplates t(model_with(tandem::load_text(entry.path())), options);
+      const ChatTemplates t(model_with(tandem::load_text(entry.path())), {});
       EXPECT_NE(prompt_of(t, kHello).text.find("Hello"), std::string::npos);
       const auto& c = t.caps();
       std::printf(
@@ -136,6 +133,8 @@ TEST(ChatTemplates, CapabilitiesOfKnownTemplatesAreSeen) {
   EXPECT_TRUE(llama31.tools && llama31.tool_calls && llama31.object_arguments);
   EXPECT_FALSE(llama31.parallel_tool_calls);
   EXPECT_TRUE(caps("Qwen3-Coder.jinja").object_arguments);
+  for (const char* name : {"fireworks-ai-llama-3-firefunction-v2.jinja", "MiroThinker.jinja"})
+    EXPECT_TRUE(caps(name).tools && caps(name).tool_calls) << name;
 }
 
 TEST(ChatTemplates, TheOverrideWinsThenTheModelThenChatml) {
@@ -164,6 +163,35 @@ TEST(ChatTemplates, TheToolUseTemplateServesRequestsWithTools) {
   model.template_source.clear();
   in.tools = nullptr;
   EXPECT_EQ(ChatTemplates(model, {}).apply(in).text, "tools Hello 0");
+}
+
+TEST(ChatTemplates, FunctionsComeAsTextWhereTheTemplateReadsThemSo) {
+  const ChatTemplates t(model_with("{% set all = 'use functools[...] ' + functions %}{{ all }}"), {});
+  EXPECT_EQ(prompt_of(t, kHello).text, "use functools[...] []");
+  const ordered_json tools = {{{"type", "function"}, {"function", {{"name", "f"}, {"description", "D"}}}}};
+  ChatInputs in;
+  in.messages = &kHello;
+  in.tools = &tools;
+  const std::string text = t.apply(in).text;
+  EXPECT_EQ(ordered_json::parse(text.substr(text.find("] ") + 2)), ordered_json::array({tools[0]["function"]}));
+  EXPECT_TRUE(t.caps().tools);
+}
+
+TEST(ChatTemplates, ToolsGetWhatATemplateCannotDoWithout) {
+  const char* source =
+      "{% for t in tools %}{{ t.function.name + t.function.description }}"
+      "{% for k, v in t.function.parameters.properties.items() %}{{ k + v.description }}{% endfor %}{% endfor %}";
+  const ChatTemplates strict(model_with(std::string(source) + "{{ messages[0].content }}"), {});
+  const ordered_json tools = ordered_json::parse(R"([
+      {"type": "function", "function": {"name": "f", "parameters": null}},
+      {"type": "function", "function": {"name": "g", "parameters": {"properties": {"a": {"type": "null"}, "b": true}}}}])");
+  ChatInputs in;
+  in.messages = &kHello;
+  in.tools = &tools;
+  EXPECT_EQ(strict.apply(in).text, "fgabHello");
+  // Others see them as they were sent.
+  const ChatTemplates plain(model_with("{{ (tools or []) | tojson }}{{ messages[0].content }}"), {});
+  EXPECT_EQ(plain.apply(in).text.find("description"), std::string::npos);
 }
 
 TEST(ChatTemplates, MistralNemoWithoutATemplateGetsItsFormat) {

@@ -106,6 +106,8 @@ void normalize_calls(std::size_t index, ordered_json& message, const ChatTemplat
   for (auto& call : *calls) {
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
       refuse(index, "every tool call must be an object with a \"function\"");
+    if (call.contains("id") && !call["id"].is_string() && !call["id"].is_null())
+      refuse(index, "the \"id\" of a tool call must be a string");
     if (!call.contains("type")) call["type"] = "function";
     auto& function = call["function"];  // after the insertion, which moves the members
     if (!function.contains("name") || !function["name"].is_string())
@@ -251,8 +253,38 @@ MessageQuirks find_quirks(std::string_view source) {
   q.thinking_block = has("[SYSTEM_PROMPT]") && has("[TOOL_CALLS]") && has("[ARGS]") && !has("[CALL_ID]");
   q.orders_tool_results = has("dsml_token") && has("tool_calls");
   q.folds_tool_results = has("'<|tool_call>call:'") && has("tool_responses") && !has("== 'tool'");
+  q.lax_template = has("<use_mcp_tool>") && has("macro function_name()");
+  q.functions_text = has(" functools[") && has("+ functions");
   q.trims_content = has("<tool_call>") && has("<function=") && has("<parameter=") && has("<|im_start|>tool_response");
   return q;
+}
+
+std::string functions_text(const ordered_json& tools) {
+  ordered_json functions = ordered_json::array();
+  for (const auto& tool : tools) functions.push_back(tool["function"]);
+  return functions.dump(4, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+ordered_json completed_tools(const ordered_json& tools) {
+  const auto fill = [](ordered_json& object, const char* key, ordered_json value) {
+    ordered_json& member = object[key];  // null where it was absent
+    if (member.is_null()) member = std::move(value);
+  };
+  ordered_json out = tools;
+  for (auto& tool : out) {
+    ordered_json& function = tool["function"];
+    fill(function, "description", "");
+    fill(function, "parameters", {{"type", "object"}});
+    ordered_json& parameters = function["parameters"];
+    fill(parameters, "type", "object");
+    fill(parameters, "properties", ordered_json::object());
+    if (!parameters["properties"].is_object()) continue;
+    for (auto& property : parameters["properties"]) {
+      if (!property.is_object()) property = ordered_json::object();
+      fill(property, "description", "");
+    }
+  }
+  return out;
 }
 
 ordered_json normalize_messages(const ordered_json& messages, const ChatTemplateCaps& caps,

@@ -19,6 +19,8 @@ struct MessageQuirks {
   bool orders_tool_results = false;         // tool results must stand in the order of the calls
   bool folds_tool_results = false;          // tool messages belong into the assistant message, as `tool_responses`
   bool trims_content = false;
+  bool lax_template = false;    // was written for an engine that is laxer than Jinja2
+  bool functions_text = false;  // reads the functions of all tools as JSON text, in the variable `functions`
 };
 [[nodiscard]] MessageQuirks find_quirks(std::string_view source);
 
@@ -26,6 +28,11 @@ struct MessageQuirks {
 /// malformed.
 [[nodiscard]] nlohmann::ordered_json normalize_messages(const nlohmann::ordered_json& messages,
                                                         const ChatTemplateCaps& caps, const MessageQuirks& quirks);
+/// The functions of the tools as a JSON text, for templates that want them so.
+[[nodiscard]] std::string functions_text(const nlohmann::ordered_json& tools);
+/// The tools with what their makers left out: a description, parameters and the properties of these, all empty. For
+/// templates that cannot do without.
+[[nodiscard]] nlohmann::ordered_json completed_tools(const nlohmann::ordered_json& tools);
 /// Throws ggml::Error (invalid_argument) unless `tools` is an array of {type:"function", function:{name, ...}}.
 void check_tools(const nlohmann::ordered_json& tools);
 

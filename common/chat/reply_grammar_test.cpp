@@ -229,11 +229,78 @@ TEST(ReplyGrammar, ToolsWithManyParametersAreWrittenOrRefusedInTime) {
   EXPECT_LT(gbnf.size(), 2'000'000u);
 }
 
+ToolSet tool_with_value(const char* schema) {
+  nlohmann::ordered_json parameters = {{"type", "object"}, {"required", {"v"}}};
+  parameters["properties"]["v"] = nlohmann::ordered_json::parse(schema);
+  return ToolSet(nlohmann::ordered_json::array(
+      {{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}}}));
+}
+
+struct NotationCase {
+  const char* schema;
+  std::vector<const char*> right, wrong;
+};
+
+void check_notation(const char* source, const NotationCase& c, const std::string& before, const std::string& after) {
+  SCOPED_TRACE(c.schema);
+  const ToolSet tools = tool_with_value(c.schema);
+  ReplyDemand demand;
+  demand.tools = &tools;
+  demand.choice = ToolChoice::required;
+  const std::string gbnf = reply_grammar(*find_reply_format(source), demand)->gbnf;
+  for (const char* value : c.right) EXPECT_TRUE(accepts(gbnf, before + value + after)) << value << "\n" << gbnf;
+  for (const char* value : c.wrong) EXPECT_FALSE(accepts(gbnf, before + value + after)) << value << "\n" << gbnf;
+}
+
+TEST(ReplyGrammar, BindsGemmasNotationToTheWholeSchema) {
+  const NotationCase cases[] = {
+      {R"({"type":"array"})", {"[]", R"([1,<|"|>x<|"|>,[true],{a:null}])"}, {"5", "{}", R"(<|"|>x<|"|>)"}},
+      {R"({"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":2})", {"[1,2]"}, {"[]", "[1]", "[1,2,3]"}},
+      {R"({"type":"array","items":{"const":1},"maxItems":1})", {"[]", "[1]"}, {"[1,1]", "[2]"}},
+      {R"({"type":"array","prefixItems":[{"const":1},{"const":"z"}]})", {R"([1,<|"|>z<|"|>])"}, {"[1]", "[1,z]"}},
+      {R"({"type":"array","items":{"enum":["x","y"]},"minItems":1})", {R"([<|"|>x<|"|>])"}, {"[]", R"([<|"|>z<|"|>])"}},
+      {R"({"type":["integer","null"]})", {"5", "null"}, {"5.5", "{}", R"(<|"|>5<|"|>)"}},
+      {R"({"type":["boolean","null"]})", {"true", "null"}, {"5"}},
+      {R"({"type":"object","additionalProperties":{"type":"boolean"}})", {"{}", "{a:true,b:false}"}, {"1", "{a:1}"}},
+      {R"({"type":"object","properties":{"a":{"const":1}},"additionalProperties":{"type":"null"}})",
+       {"{a:1}", "{}", "{a:1,ab:null}", "{b:null}"},
+       {"{a:null}", "{a:1,a:null}"}},
+      {R"({"type":"object"})", {"{}", R"({a:{b:[<|"|>x<|"|>]}})"}, {"[]"}},
+      {R"({"allOf":[{"type":"integer"},{"minimum":5,"maximum":5}]})", {"5"}, {"6"}},
+      {R"({"anyOf":[{"type":"integer"},{"type":"null"}]})", {"5", "null"}, {"true"}},
+      {R"({"const":{"a":[1,"x"],"b c":null}})", {R"({a:[1,<|"|>x<|"|>],<|"|>b c<|"|>:null})"}, {"{a:[1]}"}},
+      {R"({"type":"string","format":"date"})", {R"(<|"|>2026-11-30<|"|>)"}, {R"(<|"|>today<|"|>)"}},
+      {R"({"type":"string"})", {R"(<|"|>a "b" {c}<|"|>)"}, {"a", R"("a")"}},
+      {R"({"type":"object","properties":{"a":{"const":1},"b":{"const":2}},"required":["b"]})",
+       {"{b:2}", "{b:2,a:1}"},
+       {"{a:1}", "{}"}}};
+  for (const NotationCase& c : cases)
+    check_notation("'<|tool_call>call:'", c, "<|tool_call>call:f{v:", "}<tool_call|>");
+}
+
+TEST(ReplyGrammar, BindsNestedTagsToTheWholeSchema) {
+  const std::string mark = "]<]minimax[>[";
+  const NotationCase cases[] = {
+      {R"({"type":["integer","null"]})", {"5", "null"}, {"5.5", "x"}},
+      {R"({"enum":[1,2]})", {"1"}, {"3", "x"}},
+      {R"({"allOf":[{"type":"integer"},{"minimum":5,"maximum":5}]})", {"5"}, {"6"}},
+      {R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":2})",
+       {"]<]minimax[>[<item>1]<]minimax[>[</item>"},
+       {"", "1", "]<]minimax[>[<item>x]<]minimax[>[</item>"}},
+      {R"({"type":"object","properties":{"a":{"type":"array","items":{"enum":["x"]}}},"required":["a"]})",
+       {"]<]minimax[>[<a>]<]minimax[>[<item>x]<]minimax[>[</item>]<]minimax[>[</a>"},
+       {"", "x"}}};
+  for (const NotationCase& c : cases) {
+    check_notation(mark.c_str(), c, mark + "<tool_call>\n" + mark + "<invoke name=\"f\">" + mark + "<v>",
+                   mark + "</v>" + mark + "</invoke>\n" + mark + "</tool_call>");
+  }
+}
+
 TEST(ReplyGrammar, NamesTheToolWhoseSchemaIsWrong) {
   const ToolSet tools(nlohmann::ordered_json::parse(R"([{"type": "function", "function": {"name": "f"}},
       {"type": "function", "function": {"name": "g", "parameters": {"type": "object",
           "properties": {"x": {"$ref": "#/nowhere"}}}}}])"));
-  for (const char* source : {"<tool_call>", "<tool_call> <function= <parameter="}) {
+  for (const char* source : {"<tool_call>", "<tool_call> <function= <parameter=", "'<|tool_call>call:'"}) {
     ReplyDemand demand;
     demand.tools = &tools;
     try {

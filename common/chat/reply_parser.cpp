@@ -65,6 +65,7 @@ std::vector<ReplyDelta> ReplyParser::push(std::string_view text) {
 }
 
 std::vector<ReplyDelta> ReplyParser::finish() {
+  drops_rest_ = options_.only_calls && options_.calls;
   run(true);
   return take_deltas();
 }
@@ -148,7 +149,7 @@ void ReplyParser::say_content(std::size_t n, const ReplyPart* next, bool last) {
   say_raw_ -= std::min(say_raw_, end);
   space_ = next != nullptr ? n - end : 0;
   read_ = begin_ + space_;
-  if (said.empty()) return;
+  if (said.empty() || drops_rest_) return;
   drop_space_ = false;
   if (!std::all_of(said.begin(), said.end(), syntax::is_space)) has_content_ = true;
   out_.say(syntax::Field::content, said);

@@ -17,6 +17,8 @@ namespace common::chat {
 struct ParseOptions {
   bool calls = true;      // false: calls stay in the content
   bool reasoning = true;  // false: reasoning stays in the content, with its marks
+  /// A grammar lets nothing but calls follow the reasoning: what the end of the text leaves undecided was one.
+  bool only_calls = false;
 };
 
 /// What a parser needs to know; shared by the answers to a request.
@@ -86,6 +88,7 @@ class ReplyParser {
   bool silent_ = false;       // reading what the prompt holds already
   bool has_content_ = false;  // or calls: parts of the start are over
   bool drop_space_ = false;   // white space behind a part is no content
+  bool drops_rest_ = false;   // the text has ended, and what is left of it is a piece of a call
   std::size_t say_raw_ = 0;   // bytes behind read_ that are content whatever they look like
 };
 

@@ -39,6 +39,23 @@ TEST(ReplyParser, ReadsEveryFormat) {
 #undef CHAT_FORMAT
 }
 
+// Cut off by the limit of tokens, a forced call is a call that has not begun.
+TEST(ReplyParser, SaysNothingOfAMarkThatIsCutWhereOnlyCallsMayStand) {
+  for (const ReplySample& sample : reply_samples()) {
+    if (sample.calls.empty() || !sample.content.empty()) continue;
+    SCOPED_TRACE(sample.format + ": " + sample.output);
+    const TestFormat format = format_of(sample);
+    for (std::size_t n = 0; n <= sample.output.size(); ++n) {
+      ReplyReading reading{format.format, format.tools, {}, format.opening};
+      reading.options.only_calls = true;
+      ReplyParser parser(reading);
+      (void)parser.push(sample.output.substr(0, n));
+      (void)parser.finish();
+      ASSERT_EQ(parser.reply().content, "") << sample.output.substr(0, n);
+    }
+  }
+}
+
 TEST(ReplyParser, GivesTheSameReplyWhereverTheTextIsCut) {
   for (const ReplySample& sample : reply_samples()) {
     SCOPED_TRACE(sample.format + ": " + sample.output);

@@ -143,15 +143,48 @@ Reply parsed(const ChatTemplates& templates, const std::string& text) {
   return parser.reply();
 }
 
+TEST(TemplateFormats, EveryTemplateWithToolsTakesToolsOfNothingButAName) {
+  const auto dir = folder();
+  if (!dir) GTEST_SKIP() << "shared data absent";
+  const auto function = [](const ordered_json& f) {
+    return ordered_json::array({{{"type", "function"}, {"function", f}}});
+  };
+  const ordered_json cases[] = {function({{"name", "zqname"}}),
+                                function({{"name", "zqname"}, {"description", nullptr}, {"parameters", nullptr}}),
+                                function({{"name", "zqname"}, {"parameters", ordered_json::object()}}),
+                                function({{"name", "zqname"}, {"parameters", {{"type", "object"}}}}),
+                                function({{"name", "zqname"},
+                                          {"parameters",
+                                           {{"type", "object"},
+                                            {"properties",
+                                             {{"a", {{"type", "integer"}}},
+                                              {"b", ordered_json::object()},
+                                              {"c", {{"enum", {1, "x"}}}},
+                                              {"d", true}}}}}})};
+  const ordered_json messages = {{{"role", "user"}, {"content", "Hello"}}};
+  for (const auto& [name, format] : kFormats) {
+    const ChatTemplates templates(model_of(*dir / (name + ".jinja")), {});
+    if (!templates.caps(true).tools) continue;
+    for (const ordered_json& tools : cases) {
+      ChatInputs in;
+      in.messages = &messages;
+      in.tools = &tools;
+      try {
+        EXPECT_NE(templates.apply(in).text.find("zqname"), std::string::npos) << name << " " << tools;
+      } catch (const ggml::Error& error) {
+        ADD_FAILURE() << name << " " << tools << ": " << error.message();
+      }
+    }
+  }
+}
+
 TEST(TemplateFormats, EveryFormatReadsTheCallsThatItsTemplatesWrite) {
   const auto dir = folder();
   if (!dir) GTEST_SKIP() << "shared data absent";
   int n_read = 0;
   for (const auto& [name, format] : kFormats) {
     SCOPED_TRACE(name);
-    ChatTemplateOptions options;
-    if (format == "FireFunction v2") options.kwargs_json = R"({"functions": "[]"})";
-    const ChatTemplates templates(model_of(*dir / (name + ".jinja")), options);
+    const ChatTemplates templates(model_of(*dir / (name + ".jinja")), {});
     if (!templates.caps(true).tool_calls) continue;
     const std::vector<std::string> texts = written_call(templates);
     Reply reply = parsed(templates, texts[0]);

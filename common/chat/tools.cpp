@@ -24,7 +24,18 @@ bool type_is(const ordered_json& type, std::string_view name) {
 
 ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth);
 
-/// Over the branches of anyOf, oneOf or allOf: text if any may be one.
+/// All of them hold: what one of them says is said.
+ValueKind kind_of_all(const ordered_json& branches, const ordered_json& root, int depth) {
+  ValueKind kind = ValueKind::either;
+  for (const auto& branch : branches) {
+    const ValueKind k = kind_at(branch, root, depth + 1);
+    if (k == ValueKind::text) return k;
+    if (k == ValueKind::json) kind = k;
+  }
+  return kind;
+}
+
+/// Over the branches of anyOf or oneOf: text if any may be one.
 ValueKind kind_of_branches(const ordered_json& branches, const ordered_json& root, int depth) {
   ValueKind kind = ValueKind::json;
   for (const auto& branch : branches) {
@@ -46,9 +57,11 @@ ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth
     const bool any = std::any_of(values->begin(), values->end(), [](const auto& v) { return v.is_string(); });
     return any ? ValueKind::text : ValueKind::json;
   }
-  for (const char* key : {"anyOf", "oneOf", "allOf"})
+  for (const char* key : {"anyOf", "oneOf"})
     if (const auto branches = schema.find(key); branches != schema.end() && branches->is_array())
       return kind_of_branches(*branches, root, depth);
+  if (const auto branches = schema.find("allOf"); branches != schema.end() && branches->is_array())
+    return kind_of_all(*branches, root, depth);
   for (const char* key : {"pattern", "minLength", "maxLength", "format"})
     if (schema.contains(key)) return ValueKind::text;
   for (const char* key : {"properties", "items", "prefixItems", "additionalProperties"})

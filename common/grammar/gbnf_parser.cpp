@@ -15,7 +15,7 @@ using ggml::strf;
 
 void syntax_error(Position at, const std::string& what, bool is_limit) {
   throw Error(is_limit ? ErrorCode::exceeds_limit : ErrorCode::invalid_argument,
-              strf("grammar: line %d, column %d: %s", at.line, at.column, what.c_str()));
+              strf("grammar: line %d, column %d: ", at.line, at.column) + what);
 }
 
 namespace {
@@ -100,6 +100,8 @@ class Parser {
   [[nodiscard]] std::string found() const {
     if (at_end()) return "the end of the grammar";
     if (at_newline()) return "the end of the line";
+    if (const auto code = static_cast<unsigned char>(peek()); code < 0x20 || code == 0x7F)
+      return strf("the character U+%04X", code);
     std::string character(1, peek());
     for (std::size_t i = 1; (static_cast<unsigned char>(peek(i)) & 0xC0) == 0x80; ++i) character += peek(i);
     return "'" + character + "'";

@@ -311,13 +311,14 @@ std::string GrammarBuilder::text_until(std::string_view name, std::span<const st
   return names[0];
 }
 
-std::string GrammarBuilder::schema(std::string_view name, const nlohmann::ordered_json& schema) {
-  return SchemaRules(*this, schema, clean_name(name)).root();
+std::string GrammarBuilder::schema(std::string_view name, const nlohmann::ordered_json& schema,
+                                   const Notation* notation) {
+  return SchemaRules(*this, schema, clean_name(name), notation).root();
 }
 
 std::string GrammarBuilder::schema_part(std::string_view name, const nlohmann::ordered_json& document,
-                                        const std::string& pointer) {
-  return SchemaRules(*this, document, clean_name(name)).part(pointer);
+                                        const std::string& pointer, const Notation* notation) {
+  return SchemaRules(*this, document, clean_name(name), notation).part(pointer);
 }
 
 std::string GrammarBuilder::json_space() {

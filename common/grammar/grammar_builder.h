@@ -10,6 +10,8 @@
 
 namespace common::grammar {
 
+class Notation;
+
 /// Puts a GBNF text together from expressions, named rules and JSON schemas. Expressions are pieces of GBNF as strings:
 /// what literal(), sequence(), any_of(), repeat(), rule() and schema() return may be nested in each other at will.
 ///
@@ -43,10 +45,12 @@ class GrammarBuilder {
   std::string declare(std::string_view name);
   void define(const std::string& declared, std::string_view body);
   /// A JSON value of this schema; its rules are called `name`, `name-...`. `$ref`s lead into `schema` itself. Throws
-  /// Error(invalid_argument or exceeds_limit) with the JSON pointer of what is wrong.
-  std::string schema(std::string_view name, const nlohmann::ordered_json& schema);
+  /// Error(invalid_argument or exceeds_limit) with the JSON pointer of what is wrong. With a `notation` the value is
+  /// spelled in that; then strings are held to constants, enums and formats only.
+  std::string schema(std::string_view name, const nlohmann::ordered_json& schema, const Notation* notation = nullptr);
   /// The same for the schema at `pointer` of a document ("#/properties/a"), which check_schema() has passed.
-  std::string schema_part(std::string_view name, const nlohmann::ordered_json& document, const std::string& pointer);
+  std::string schema_part(std::string_view name, const nlohmann::ordered_json& document, const std::string& pointer,
+                          const Notation* notation = nullptr);
   /// Any JSON value, any JSON object, any JSON string; and what may stand between their tokens.
   std::string json_value();
   std::string json_object();

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "common/grammar/schema_rules.h"
 #include "ggml/log.h"
@@ -10,7 +9,7 @@ using ggml::strf;
 
 namespace {
 
-constexpr int kDefaultDigits = 16;
+constexpr std::size_t kDefaultDigits = 16;
 
 std::string digit_range(char lo, char hi) {
   return lo == hi ? strf("\"%c\"", lo) : strf("[%c-%c]", lo, hi);
@@ -55,10 +54,8 @@ std::string power_of_ten(int exponent) {
   return "1" + std::string(static_cast<std::size_t>(exponent), '0');
 }
 
-/// Numbers from `lo` to `hi`, both without a sign.
-std::string natural_range(std::uint64_t lo, std::uint64_t hi) {
-  const std::string lo_text = std::to_string(lo);
-  const std::string hi_text = std::to_string(hi);
+/// Numbers from `lo_text` to `hi_text`, both without a sign.
+std::string natural_range(const std::string& lo_text, const std::string& hi_text) {
   std::vector<std::string> parts;
   int first_whole = 0;  // lengths of which all numbers are in the range
   int last_whole = -1;
@@ -85,36 +82,55 @@ std::string natural_range(std::uint64_t lo, std::uint64_t hi) {
   return GrammarBuilder::any_of(parts);
 }
 
-/// The largest number with as many digits as `n`, but at least 16 of them.
-std::uint64_t open_end(std::uint64_t n) {
-  std::uint64_t end = 9;
-  int digits = 1;
-  constexpr std::uint64_t kLimit = std::numeric_limits<std::uint64_t>::max() / 10;
-  while (digits < kDefaultDigits || end < n) {
-    if (end > kLimit) return std::numeric_limits<std::uint64_t>::max();
-    end = end * 10 + 9;
-    ++digits;
-  }
-  return end;
+/// The largest number with as many digits as `digits`, but at least 16 of them.
+std::string open_end(const std::string& digits) {
+  return std::string(std::max(digits.size(), kDefaultDigits), '9');
 }
 
-std::uint64_t magnitude(std::int64_t value) {
-  return value < 0 ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
+/// Of numbers without a sign.
+bool is_below(const std::string& a, const std::string& b) {
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+/// One more, or one less of a number above 0.
+std::string stepped(std::string digits, bool up) {
+  const char over = up ? '9' : '0';
+  std::size_t at = digits.size();
+  while (at > 0 && digits[at - 1] == over) digits[--at] = up ? '0' : '9';
+  if (at > 0) {
+    digits[at - 1] = static_cast<char>(digits[at - 1] + (up ? 1 : -1));
+  } else {
+    digits.insert(0, 1, '1');
+  }
+  if (digits.size() > 1 && digits.front() == '0') digits.erase(0, 1);
+  return digits;
 }
 
 }  // namespace
 
-std::string integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max) {
+WholeNumber WholeNumber::next(int step) const {
+  if (digits == "0") return {step < 0, "1"};
+  WholeNumber out{negative, stepped(digits, (step > 0) != negative)};
+  if (out.digits == "0") out.negative = false;
+  return out;
+}
+
+bool operator<(const WholeNumber& a, const WholeNumber& b) {
+  if (a.negative != b.negative) return a.negative;
+  return a.negative ? is_below(b.digits, a.digits) : is_below(a.digits, b.digits);
+}
+
+std::string integer_range(const std::optional<WholeNumber>& min, const std::optional<WholeNumber>& max) {
   std::vector<std::string> parts;
-  const bool has_negative = !min.has_value() || *min < 0;
+  const bool has_negative = !min.has_value() || min->negative;
   if (has_negative) {
-    const std::uint64_t nearest = max.has_value() && *max < 0 ? magnitude(*max) : 1;
-    const std::uint64_t farthest = min.has_value() ? magnitude(*min) : open_end(nearest);
+    const std::string nearest = max.has_value() && max->negative ? max->digits : "1";
+    const std::string farthest = min.has_value() ? min->digits : open_end(nearest);
     parts.push_back(GrammarBuilder::sequence({"\"-\"", natural_range(nearest, farthest)}));
   }
-  if (!max.has_value() || *max >= 0) {
-    const std::uint64_t lowest = has_negative ? 0 : magnitude(*min);
-    parts.push_back(natural_range(lowest, max.has_value() ? magnitude(*max) : open_end(lowest)));
+  if (!max.has_value() || !max->negative) {
+    const std::string lowest = has_negative ? "0" : min->digits;
+    parts.push_back(natural_range(lowest, max.has_value() ? max->digits : open_end(lowest)));
   }
   return GrammarBuilder::any_of(parts);
 }

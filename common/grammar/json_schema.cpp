@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/grammar/schema_check.h"
@@ -47,40 +47,56 @@ std::string unescaped_key(std::string_view token) {
   return out;
 }
 
-std::string compact(const SchemaJson& value) {
-  return value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace);
+constexpr double kExactDouble = 9007199254740992.0;  // below it every whole number is a double
+
+/// A whole double from 2^53 on. What was written is known only up to the digits that every double keeps.
+WholeNumber large_number(double value, const SchemaPlace& place) {
+  constexpr std::size_t kKeptDigits = 15;
+  std::string shortest;
+  for (int digits = 0; digits < 17; ++digits) {
+    shortest = strf("%.*e", digits, value);
+    if (std::strtod(shortest.c_str(), nullptr) == value) break;
+  }
+  const std::size_t e = shortest.find('e');
+  const int exponent = std::atoi(shortest.c_str() + e + 1);
+  WholeNumber number{value < 0, {}};
+  for (const char c : shortest.substr(0, e))
+    if (c >= '0' && c <= '9') number.digits += c;
+  if (number.digits.size() > kKeptDigits)
+    schema_error(place, strf("%.17g has more digits than are kept of a number beyond 64 bits", value));
+  number.digits.append(static_cast<std::size_t>(exponent) + 1 - number.digits.size(), '0');
+  return number;
 }
 
-/// A bound as a whole number, rounded inwards. Numbers beyond 64 bits become the nearest that fits.
-std::optional<std::int64_t> whole_bound(const SchemaJson& schema, const char* key, bool is_minimum) {
+/// A bound as a whole number, rounded inwards.
+std::optional<WholeNumber> whole_bound(const SchemaJson& schema, const char* key, bool is_minimum,
+                                       const SchemaPlace& place) {
   const SchemaJson* value = schema_keyword(schema, key);
   if (value == nullptr || value->is_boolean()) return std::nullopt;
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  if (value->is_number_unsigned()) {
-    const auto n = value->get<std::uint64_t>();
-    return n > static_cast<std::uint64_t>(kMax) ? kMax : static_cast<std::int64_t>(n);
+  if (value->is_number_float()) {
+    const auto number = value->get<double>();
+    if (std::abs(number) >= kExactDouble) return large_number(number, place.at(key));
+    const double rounded = is_minimum ? std::ceil(number) : std::floor(number);
+    return WholeNumber{rounded < 0, strf("%.0f", std::abs(rounded))};
   }
-  if (value->is_number_integer()) return value->get<std::int64_t>();
-  const double rounded = is_minimum ? std::ceil(value->get<double>()) : std::floor(value->get<double>());
-  constexpr double kLimit = 9.2e18;
-  return static_cast<std::int64_t>(std::clamp(rounded, -kLimit, kLimit));
+  std::string digits = value->dump();
+  const bool negative = digits.front() == '-';
+  if (negative) digits.erase(0, 1);
+  return WholeNumber{negative && digits != "0", digits};
 }
 
 /// What an exclusive bound says of whole numbers: the next one inwards, unless the bound is none itself.
-std::optional<std::int64_t> exclusive_bound(const SchemaJson& schema, const char* key, const char* plain_key,
-                                            bool is_minimum) {
+std::optional<WholeNumber> exclusive_bound(const SchemaJson& schema, const char* key, const char* plain_key,
+                                           bool is_minimum, const SchemaPlace& place) {
   const SchemaJson* value = schema_keyword(schema, key);
   if (value == nullptr) return std::nullopt;
   // Draft 4: a flag beside the plain bound.
   const char* source = value->is_boolean() && value->get<bool>() ? plain_key : key;
-  const auto bound = whole_bound(schema, source, is_minimum);
+  const auto bound = whole_bound(schema, source, is_minimum, place);
   if (!bound.has_value()) return std::nullopt;
   const SchemaJson& number = schema[source];
   const bool is_whole = !number.is_number_float() || std::floor(number.get<double>()) == number.get<double>();
-  if (!is_whole) return bound;
-  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  if (is_minimum) return *bound == kMax ? kMax : *bound + 1;
-  return *bound == -kMax - 1 ? *bound : *bound - 1;
+  return is_whole ? bound->next(is_minimum ? 1 : -1) : bound;
 }
 
 }  // namespace
@@ -112,8 +128,9 @@ int schema_count(const SchemaJson& schema, const char* key, int fallback) {
   return value == nullptr ? fallback : static_cast<int>(std::min(value->get<double>(), 1e9));
 }
 
-SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name)
-    : b_(builder), json_(builder), document_(document), name_(std::move(name)) {}
+SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name,
+                         const Notation* notation)
+    : b_(builder), json_(builder, notation), document_(document), name_(std::move(name)) {}
 
 std::string SchemaRules::root() {
   check_schema(document_);
@@ -145,9 +162,9 @@ std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& oute
 
 std::string SchemaRules::value_of_type(const SchemaJson& schema, const std::string& type, const SchemaPlace& place) {
   if (const SchemaJson* constant = schema_keyword(schema, "const")) {
-    const std::string text = compact(*constant);
+    std::string text = json_.constant(*constant);
     spend(text.size(), place);
-    return GrammarBuilder::literal(text);
+    return text;
   }
   if (const SchemaJson* list = schema_keyword(schema, "enum")) return enumeration(*list, place.at("enum"));
   return typed_value(schema, type, place);
@@ -166,7 +183,7 @@ std::string SchemaRules::typed_value(const SchemaJson& schema, const std::string
   if (is("object") && (has("properties") || bounds_additional)) return object(schema, place);
   if ((is("object") || is("string")) && has("allOf")) return all_of(schema, place);
   if (is("array") && (has("items") || has("prefixItems"))) return array(schema, place);
-  if (is("string") && has("pattern")) {
+  if (is("string") && has("pattern") && json_.is_json()) {
     const std::string text =
         pattern_text(b_, schema["pattern"].get<std::string>(), place.at("pattern").named("pattern"));
     return b_.rule(place.name, GrammarBuilder::sequence({"\"\\\"\"", text, "\"\\\"\""}));
@@ -174,7 +191,7 @@ std::string SchemaRules::typed_value(const SchemaJson& schema, const std::string
   if (is("string") && has("format")) {
     if (auto known = formatted_string(schema["format"].get<std::string>())) return *known;
   }
-  if (type == "string" && (has("minLength") || has("maxLength"))) return sized_string(schema, place);
+  if (type == "string" && (has("minLength") || has("maxLength")) && json_.is_json()) return sized_string(schema, place);
   const bool has_bound = has("minimum") || has("maximum") || has("exclusiveMinimum") || has("exclusiveMaximum");
   if (type == "integer" && has_bound) return bounded_integer(schema, place);
   if (type == "array" && (has("minItems") || has("maxItems"))) return array(schema, place);
@@ -248,8 +265,10 @@ std::string SchemaRules::reference(const SchemaJson& target, const SchemaPlace& 
 
 std::string SchemaRules::any_of_schemas(const SchemaJson& list, const SchemaPlace& place) {
   std::vector<std::string> alternatives;
-  for (std::size_t i = 0; i < list.size(); ++i)
-    alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] != false) alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
+  }
+  if (alternatives.empty()) schema_error(place, "all of them are the schema false, which allows no value");
   return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
 }
 
@@ -269,9 +288,8 @@ std::string SchemaRules::enumeration(const SchemaJson& list, const SchemaPlace& 
   std::vector<std::string> alternatives;
   alternatives.reserve(list.size());
   for (const SchemaJson& constant : list) {
-    const std::string text = compact(constant);
-    spend(text.size(), place);
-    alternatives.push_back(GrammarBuilder::literal(text));
+    alternatives.push_back(json_.constant(constant));
+    spend(alternatives.back().size(), place);
   }
   return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
 }
@@ -287,7 +305,8 @@ std::string SchemaRules::sized_string(const SchemaJson& schema, const SchemaPlac
 
 std::optional<std::string> SchemaRules::formatted_string(const std::string& format) {
   const auto quoted = [&](const std::string& body) {
-    return b_.json_rule("json-" + format, "\"\\\"\" " + body + " \"\\\"\"");
+    return json_.is_json() ? b_.json_rule("json-" + format, json_.string_of(body))
+                           : b_.rule(name_ + "-" + format, json_.string_of(body));
   };
   const bool is_uuid =
       format == "uuid" || (format.size() == 5 && format.substr(0, 4) == "uuid" && format[4] >= '1' && format[4] <= '5');
@@ -306,16 +325,15 @@ std::optional<std::string> SchemaRules::formatted_string(const std::string& form
 }
 
 std::string SchemaRules::bounded_integer(const SchemaJson& schema, const SchemaPlace& place) {
-  auto min = whole_bound(schema, "minimum", true);
-  auto max = whole_bound(schema, "maximum", false);
-  const auto above = exclusive_bound(schema, "exclusiveMinimum", "minimum", true);
-  const auto below = exclusive_bound(schema, "exclusiveMaximum", "maximum", false);
+  auto min = whole_bound(schema, "minimum", true, place);
+  auto max = whole_bound(schema, "maximum", false, place);
+  const auto above = exclusive_bound(schema, "exclusiveMinimum", "minimum", true, place);
+  const auto below = exclusive_bound(schema, "exclusiveMaximum", "maximum", false, place);
   if (above.has_value()) min = min.has_value() ? std::max(*min, *above) : *above;
   if (below.has_value()) max = max.has_value() ? std::min(*max, *below) : *below;
   if (!min.has_value() && !max.has_value()) return json_.integer();
-  if (min.has_value() && max.has_value() && *min > *max)
-    schema_error(place, strf("no whole number is at least %lld and at most %lld", static_cast<long long>(*min),
-                             static_cast<long long>(*max)));
+  if (min.has_value() && max.has_value() && *max < *min)
+    schema_error(place, "no whole number is at least " + min->text() + " and at most " + max->text());
   return b_.rule(place.name, integer_range(min, max));
 }
 

@@ -130,6 +130,10 @@ std::string SchemaRules::object(const SchemaJson& schema, const SchemaPlace& pla
     const SchemaPlace inner = place.at("properties");
     for (const auto& [name, property] : properties->items()) {
       const bool is_required = std::binary_search(required.begin(), required.end(), name);
+      if (property == false && !is_required) {
+        list.never.push_back(name);
+        continue;
+      }
       (is_required ? list.required : list.optional).push_back({name, &property, inner.at(name).named(name)});
     }
   }
@@ -141,22 +145,30 @@ std::string SchemaRules::object(const SchemaJson& schema, const SchemaPlace& pla
   return object_of(list, place);
 }
 
-std::string SchemaRules::member(const Property& property, const SchemaPlace& place) {
-  const std::string space = json_.space();
-  const std::string key = GrammarBuilder::literal(json_text(SchemaJson(property.name)));
-  return b_.rule(property.place.name + "-kv",
-                 GrammarBuilder::sequence({key, space, "\":\"", space, value(*property.schema, property.place)}));
+/// An object or a list of these members; not an empty text, which is no body of a rule.
+std::string SchemaRules::framed(const Notation::Frame& frame, const std::string& members) {
+  const std::string all = GrammarBuilder::sequence({frame.open, json_.space(), members, frame.close});
+  return all.empty() ? GrammarBuilder::literal("") : all;
+}
+
+std::string SchemaRules::member(const Property& property) {
+  return b_.rule(property.place.name + "-kv", json_.member(property.name, value(*property.schema, property.place)));
 }
 
 std::string SchemaRules::additional_member(const Properties& properties, const SchemaPlace& place) {
+  std::vector<std::string> taken = properties.never;
+  for (const auto* list : {&properties.required, &properties.optional})
+    for (const Property& property : *list) taken.push_back(property.name);
+  if (!json_.is_json()) {
+    const std::string one = json_.other_member(taken, value(*properties.additional, properties.additional_place));
+    return one.empty() ? one : b_.rule(place.name + "-additional", one);
+  }
   KeyTrie trie;
   bool has_keys = false;
-  for (const auto* list : {&properties.required, &properties.optional}) {
-    for (const Property& property : *list) {
-      if (property.name.empty()) continue;
-      trie.add(property.name);
-      has_keys = true;
-    }
+  for (const std::string& name : taken) {
+    if (name.empty()) continue;
+    trie.add(name);
+    has_keys = true;
   }
   std::string key = json_.string();
   if (has_keys) {
@@ -172,20 +184,23 @@ std::string SchemaRules::additional_member(const Properties& properties, const S
 std::string SchemaRules::object_of(const Properties& properties, const SchemaPlace& place) {
   const Inside inside(*this);
   const std::string space = json_.space();
-  const std::string comma = "\",\" " + space;
+  const Notation::Frame frame = json_.object_frame();
+  const std::string comma = GrammarBuilder::sequence({frame.separator, space});
   std::vector<std::string> required;
   std::vector<std::string> optional;
-  for (const Property& property : properties.required) required.push_back(member(property, place));
-  for (const Property& property : properties.optional) optional.push_back(member(property, place));
+  for (const Property& property : properties.required) required.push_back(member(property));
+  for (const Property& property : properties.optional) optional.push_back(member(property));
   // tails[i]: what may follow when something stands before it and the optional ones from i on are still open.
   std::vector<std::string> tails(optional.size() + 1);
   std::string further;
   if (properties.additional != nullptr) {
     further = additional_member(properties, place);
-    tails.back() = b_.rule(place.name + "-more", "(" + comma + " " + further + ")*");
+    if (!further.empty())
+      tails.back() =
+          b_.rule(place.name + "-more", GrammarBuilder::repeat(GrammarBuilder::sequence({comma, further}), 0));
   }
   for (std::size_t i = optional.size(); i-- > 0;) {
-    const std::string one = GrammarBuilder::optional(comma + " " + optional[i]);
+    const std::string one = GrammarBuilder::optional(GrammarBuilder::sequence({comma, optional[i]}));
     tails[i] = b_.rule(place.name + "-rest", GrammarBuilder::sequence({one, tails[i + 1]}));
   }
   std::string members;
@@ -199,19 +214,18 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
     if (!first.empty())
       members = GrammarBuilder::optional(GrammarBuilder::sequence({GrammarBuilder::any_of(first), space}));
   }
-  return b_.rule(place.name, GrammarBuilder::sequence({"\"{\"", space, members, "\"}\""}));
+  return b_.rule(place.name, framed(frame, members));
 }
 
 std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place) {
-  const std::string space = json_.space();
-  const std::string comma = "\",\" " + space;
+  const Notation::Frame frame = json_.array_frame();
   std::vector<std::string> members;
   members.reserve(items.size());
   for (std::size_t i = 0; i < items.size(); ++i)
-    members.push_back(value(items[i], place.at(i).named(std::to_string(i))));
-  std::string all = joined(members, comma);
-  if (!all.empty()) all += " " + space;
-  return b_.rule(place.name, GrammarBuilder::sequence({"\"[\"", space, all, "\"]\""}));
+    members.push_back(json_.item(value(items[i], place.at(i).named(std::to_string(i)))));
+  std::string all = joined(members, GrammarBuilder::sequence({frame.separator, json_.space()}));
+  if (!all.empty()) all = GrammarBuilder::sequence({all, json_.space()});
+  return b_.rule(place.name, framed(frame, all));
 }
 
 std::string SchemaRules::array(const SchemaJson& schema, const SchemaPlace& place) {
@@ -225,15 +239,17 @@ std::string SchemaRules::array(const SchemaJson& schema, const SchemaPlace& plac
   if (min > kMaxRepetitions)
     schema_error(place.at("minItems"), strf("%d is above the limit of %d", min, kMaxRepetitions), true);
   const std::string space = json_.space();
-  if (max == 0) return b_.rule(place.name, "\"[\" " + space + " \"]\"");
+  const Notation::Frame frame = json_.array_frame();
   const SchemaJson* items = schema_keyword(schema, "items");
-  const std::string item = items != nullptr ? value(*items, place.at("items").named("item")) : json_.value();
+  if (max == 0 || (min == 0 && items != nullptr && *items == false)) return b_.rule(place.name, framed(frame, {}));
+  const std::string item =
+      json_.item(items != nullptr ? value(*items, place.at("items").named("item")) : json_.value());
   // A rule of its own, so that it may be repeated up to the limit of repetitions.
-  const std::string next = b_.rule(place.name + "-next", "\",\" " + space + " " + item);
+  const std::string next = b_.rule(place.name + "-next", GrammarBuilder::sequence({frame.separator, space, item}));
   const int more = max == GrammarBuilder::kUnlimited ? max : max - 1;
   std::string all = GrammarBuilder::sequence({item, GrammarBuilder::repeat(next, std::max(0, min - 1), more), space});
   if (min == 0) all = GrammarBuilder::optional(all);
-  return b_.rule(place.name, GrammarBuilder::sequence({"\"[\"", space, all, "\"]\""}));
+  return b_.rule(place.name, framed(frame, all));
 }
 
 }  // namespace common::grammar

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "common/grammar/schema_rules.h"
@@ -106,6 +107,10 @@ void SchemaRules::merge(const SchemaJson& schema, bool is_required, const Schema
     const SchemaPlace inner = place.at("properties");
     for (const auto& [name, property] : list->get_ref<const SchemaJson::object_t&>()) {
       spend(kMergeWork, inner);
+      if (property == false) {  // what the others say of it comes to nothing then, unless this is one of several ways
+        if (is_required) into.properties.never.push_back(name);
+        continue;
+      }
       const auto [known, is_new] = into.is_required.try_emplace(name, is_required);
       if (!is_new && (known->second || !is_required)) continue;
       known->second = is_required;  // an optional one of this name goes when all are there
@@ -146,6 +151,9 @@ std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& oute
   }
   merged.check_types();
   std::erase_if(merged.properties.optional, [&](const Property& p) { return merged.is_required[p.name]; });
+  const std::unordered_set<std::string_view> never(merged.properties.never.begin(), merged.properties.never.end());
+  for (auto* properties : {&merged.properties.required, &merged.properties.optional})
+    std::erase_if(*properties, [&](const Property& p) { return never.contains(p.name); });
   if (!merged.enums.empty()) {
     std::unordered_map<std::string_view, std::size_t> n_enums;  // that have a text, counted while all before had it
     for (std::size_t i = 0; i < merged.enums.size(); ++i) {
@@ -156,11 +164,12 @@ std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& oute
     }
     std::vector<std::string> alternatives;
     for (const std::string& text : merged.enums.front())
-      if (n_enums[text] == merged.enums.size()) alternatives.push_back(GrammarBuilder::literal(text));
+      if (n_enums[text] == merged.enums.size()) alternatives.push_back(json_.constant(SchemaJson::parse(text)));
     if (alternatives.empty()) schema_error(place, "the enums have no value in common");
     return b_.rule(outer.name, GrammarBuilder::any_of(alternatives));
   }
-  const bool has_properties = !merged.properties.required.empty() || !merged.properties.optional.empty();
+  const bool has_properties =
+      !merged.properties.required.empty() || !merged.properties.optional.empty() || !never.empty();
   if (has_properties || merged.others.empty()) return object_of(merged.properties, outer);
   // Neither objects nor enums: one schema stands for itself, several are put together keyword by keyword.
   if (merged.others.size() == 1) return value(*merged.others.front().first, merged.others.front().second);

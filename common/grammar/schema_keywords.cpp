@@ -240,7 +240,7 @@ void check_all(const SchemaJson& schema, const SchemaPlace& outer, std::size_t& 
 }  // namespace
 
 void pattern_error(const SchemaPlace& place, const std::string& pattern, std::size_t offset, const std::string& what) {
-  schema_error(place, strf("pattern \"%s\", offset %zu: %s", pattern.substr(0, 200).c_str(), offset, what.c_str()));
+  schema_error(place, "pattern \"" + pattern.substr(0, 200) + strf("\", offset %zu: ", offset) + what);
 }
 
 bool is_schema_keyword(const std::string& name) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/grammar/grammar_builder.h"
+#include "common/grammar/notation.h"
 #include "common/grammar/syntax.h"
 
 /// JSON schema -> GBNF, inside of GrammarBuilder::schema().
@@ -20,13 +21,16 @@ using SchemaJson = nlohmann::ordered_json;
 
 inline constexpr int kMaxSchemaDepth = 500;
 
-/// The rules of JSON itself.
+/// The rules of JSON itself, or of another notation of its values.
 class JsonRules {
  public:
-  explicit JsonRules(GrammarBuilder& builder) : b_(builder) {}
-  std::string space() { return b_.json_space(); }
-  std::string character();  // one character of a string, an escape sequence counts as one
+  explicit JsonRules(GrammarBuilder& builder, const Notation* notation = nullptr) : b_(builder), notation_(notation) {}
+  [[nodiscard]] bool is_json() const { return notation_ == nullptr; }
+  /// Between the tokens; an empty expression where nothing may stand there.
+  std::string space() { return is_json() ? b_.json_space() : std::string(); }
+  std::string character();  // one character of JSON's strings, an escape sequence counts as one
   std::string string();
+  std::string string_of(const std::string& text);  // a string of this raw text, which needs no escapes
   std::string number();
   std::string integer();
   std::string boolean();
@@ -34,12 +38,24 @@ class JsonRules {
   std::string value();
   std::string object();
   std::string array();
+  std::string constant(const SchemaJson& value);
+  std::string member(const std::string& key, const std::string& value);
+  std::string item(const std::string& value) { return is_json() ? value : notation_->item(value); }
+  /// A member under a key that is none of `taken`, in a notation that is not JSON.
+  std::string other_member(std::span<const std::string> taken, const std::string& value) {
+    return notation_->other_member(b_, taken, value);
+  }
+  [[nodiscard]] Notation::Frame object_frame() const;
+  [[nodiscard]] Notation::Frame array_frame() const;
 
  private:
   void add_containers();
   std::string add(const char* name, const std::string& body) { return b_.json_rule(name, body); }
+  [[nodiscard]] std::string named(const char* name) const;
 
   GrammarBuilder& b_;
+  const Notation* notation_;
+  std::string string_;  // the notation's, once it is there
 };
 
 /// Where a schema stands, for messages, and how its rules are called.
@@ -73,7 +89,8 @@ void check_keywords(const SchemaJson& schema, const SchemaPlace& place);
 /// One conversion. Every function that takes a schema returns the expression of a value of that schema.
 class SchemaRules {
  public:
-  SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name);
+  SchemaRules(GrammarBuilder& builder, const SchemaJson& document, std::string name,
+              const Notation* notation = nullptr);
   /// The document itself, all of it checked first.
   std::string root();
   /// The schema at a place of the document, "#/properties/a".
@@ -87,6 +104,7 @@ class SchemaRules {
   };
   struct Properties {
     std::vector<Property> required, optional;
+    std::vector<std::string> never;          // names of the schema false
     const SchemaJson* additional = nullptr;  // null: none are allowed
     SchemaPlace additional_place;
   };
@@ -106,7 +124,8 @@ class SchemaRules {
   // Containers.
   std::string object(const SchemaJson& schema, const SchemaPlace& place);
   std::string object_of(const Properties& properties, const SchemaPlace& place);
-  std::string member(const Property& property, const SchemaPlace& place);
+  std::string framed(const Notation::Frame& frame, const std::string& members);
+  std::string member(const Property& property);
   std::string additional_member(const Properties& properties, const SchemaPlace& place);
   std::string all_of(const SchemaJson& schema, const SchemaPlace& place);
   struct Merged;
@@ -137,9 +156,20 @@ class SchemaRules {
 /// The text of a string that a JSON-schema pattern allows, in its JSON spelling, without the quotes.
 [[nodiscard]] std::string pattern_text(GrammarBuilder& builder, const std::string& pattern, const SchemaPlace& place);
 
+/// A whole number of any size.
+struct WholeNumber {
+  bool negative = false;  // never of 0
+  std::string digits;     // at least one, without zeros in front
+
+  /// The number `step` away, which is 1 or -1.
+  [[nodiscard]] WholeNumber next(int step) const;
+  [[nodiscard]] std::string text() const { return (negative ? "-" : "") + digits; }
+  friend bool operator<(const WholeNumber& a, const WholeNumber& b);
+};
+
 /// The decimal spelling of the whole numbers from `min` to `max`; an absent bound means 16 digits.
 /// Pre: not both bounds absent, min <= max.
-[[nodiscard]] std::string integer_range(std::optional<std::int64_t> min, std::optional<std::int64_t> max);
+[[nodiscard]] std::string integer_range(const std::optional<WholeNumber>& min, const std::optional<WholeNumber>& max);
 
 /// A class as GBNF.
 [[nodiscard]] std::string class_text(const std::vector<CodeRange>& ranges, bool negated = false);

@@ -68,7 +68,9 @@ TEST(JsonSchema, ErrorsNameTheJsonPointer) {
   expect(R"({"type":"integer","minimum":"a"})", "json_schema: #/minimum: expected a number, got \"a\"");
   expect(R"({"allOf":[{"enum":[1]},{"enum":[2]}]})", "json_schema: #/allOf: the enums have no value in common");
   expect(R"(false)", "json_schema: #: the schema false");
-  expect(R"({"properties":{"a":false}})", "json_schema: #/properties/a: the schema false");
+  expect(R"({"properties":{"a":false},"required":["a"]})", "json_schema: #/properties/a: the schema false");
+  expect(R"({"items":false,"minItems":1})", "json_schema: #/items: the schema false");
+  expect(R"({"anyOf":[false,false]})", "json_schema: #/anyOf: all of them are the schema false");
 }
 
 TEST(JsonSchema, AKeywordOfTheWrongTypeIsAnErrorAtItsPlace) {
@@ -317,13 +319,61 @@ TEST(JsonSchema, SchemasThatGrowWithoutBoundAreRefused) {
   EXPECT_NE(schema_error_of(deep).find("nest deeper"), std::string::npos);
 }
 
+// A member or item of the schema false is simply not there.
+TEST(JsonSchema, FalseForbidsOnlyWhatItStandsFor) {
+  const char* object = R"({"type":"object","properties":{"a":false,"b":{"type":"null"}}})";
+  EXPECT_TRUE(fits(object, "{}"));
+  EXPECT_TRUE(fits(object, R"({"b":null})"));
+  EXPECT_FALSE(fits(object, R"({"a":null})"));
+  const char* open = R"({"type":"object","properties":{"a":false},"additionalProperties":{"type":"null"}})";
+  EXPECT_TRUE(fits(open, R"({"b":null,"ab":null})"));
+  EXPECT_FALSE(fits(open, R"({"a":null})"));
+  EXPECT_TRUE(fits(R"({"type":"object","properties":{"a":false}})", "{}"));
+  EXPECT_FALSE(fits(R"({"type":"object","properties":{"a":false}})", R"({"a":1})"));
+  EXPECT_TRUE(fits(R"({"type":"array","items":false})", "[]"));
+  EXPECT_FALSE(fits(R"({"type":"array","items":false})", "[1]"));
+  EXPECT_TRUE(fits(R"({"anyOf":[false,{"type":"null"}]})", "null"));
+  const char* merged =
+      R"({"allOf":[{"properties":{"a":{"type":"null"},"b":{"type":"null"}}},{"properties":{"a":false}}]})";
+  EXPECT_TRUE(fits(merged, R"({"b":null})"));
+  EXPECT_FALSE(fits(merged, R"({"a":null,"b":null})"));
+}
+
+TEST(JsonSchema, BoundsBeyondMachineNumbersAreExactOrRefused) {
+  EXPECT_TRUE(fits(R"({"type":"integer","minimum":1e19,"maximum":1e19})", "10000000000000000000"));
+  EXPECT_FALSE(fits(R"({"type":"integer","minimum":1e19,"maximum":1e19})", "9200000000000000000"));
+  EXPECT_TRUE(fits(R"({"type":"integer","exclusiveMinimum":1e30,"maximum":2e30})", "1" + std::string(29, '0') + "1"));
+  EXPECT_FALSE(fits(R"({"type":"integer","exclusiveMinimum":1e30,"maximum":2e30})", "1" + std::string(30, '0')));
+  EXPECT_TRUE(fits(R"({"type":"integer","maximum":-1e30})", "-1" + std::string(30, '0')));
+  EXPECT_FALSE(fits(R"({"type":"integer","maximum":-1e30})", "-9" + std::string(29, '9')));
+  EXPECT_TRUE(fits(R"({"type":"integer","minimum":18446744073709551615})", "18446744073709551615"));
+  EXPECT_FALSE(fits(R"({"type":"integer","minimum":18446744073709551615})", "18446744073709551614"));
+  EXPECT_TRUE(fits(R"({"type":"integer","exclusiveMinimum":18446744073709551615})", "18446744073709551616"));
+  EXPECT_NE(schema_error_of(json(R"({"items":{"type":"integer","minimum":12345678901234567890123}})"))
+                .find("#/items/minimum: 1.2345678901234568e+22 has more digits"),
+            std::string::npos);
+  const auto next = [](const char* digits, bool negative, int step) {
+    return WholeNumber{negative, digits}.next(step).text();
+  };
+  EXPECT_EQ(next("0", false, -1), "-1");
+  EXPECT_EQ(next("1", false, -1), "0");
+  EXPECT_EQ(next("1", true, 1), "0");
+  EXPECT_EQ(next("1000", false, -1), "999");
+  EXPECT_EQ(next("999", true, -1), "-1000");
+  EXPECT_EQ(next("1000", true, 1), "-999");
+}
+
+WholeNumber whole(std::int64_t n) {
+  return {n < 0, std::to_string(n < 0 ? -n : n)};
+}
+
 TEST(JsonSchema, IntegerRangesAreExact) {
   const std::int64_t bounds[] = {-1234, -1000, -101, -100, -99, -10, -9,  -1,  0,    1,   5,
                                  9,     10,    11,   99,   100, 109, 110, 999, 1000, 1234};
   for (const std::int64_t min : bounds) {
     for (const std::int64_t max : bounds) {
       if (min > max) continue;
-      const auto grammar = Grammar::parse("root ::= " + integer_range(min, max));
+      const auto grammar = Grammar::parse("root ::= " + integer_range(whole(min), whole(max)));
       for (std::int64_t n = -1300; n <= 1300; n += (n % 10 == 9 || n % 10 == -1) ? 1 : 3)
         ASSERT_EQ(accepts(*grammar, std::to_string(n)), min <= n && n <= max) << n << " in " << min << ".." << max;
       ASSERT_FALSE(accepts(*grammar, "007"));
@@ -331,8 +381,8 @@ TEST(JsonSchema, IntegerRangesAreExact) {
     }
   }
   for (const std::int64_t bound : bounds) {
-    const auto from = Grammar::parse("root ::= " + integer_range(bound, std::nullopt));
-    const auto to = Grammar::parse("root ::= " + integer_range(std::nullopt, bound));
+    const auto from = Grammar::parse("root ::= " + integer_range(whole(bound), std::nullopt));
+    const auto to = Grammar::parse("root ::= " + integer_range(std::nullopt, whole(bound)));
     for (std::int64_t n = -1300; n <= 1300; n += 7) {
       ASSERT_EQ(accepts(*from, std::to_string(n)), bound <= n) << n << " from " << bound;
       ASSERT_EQ(accepts(*to, std::to_string(n)), n <= bound) << n << " to " << bound;

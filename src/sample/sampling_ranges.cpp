@@ -101,7 +101,7 @@ std::string range_text(const WholeParam& param) {
   const auto least = static_cast<long long>(param.least);
   if (param.most < kMaxInt) return strf("a whole number from %lld to %lld", least, static_cast<long long>(param.most));
   if (param.least > -kMaxInt) return strf("a whole number of at least %lld", least);
-  return "a whole number below 2^31";
+  return strf("a whole number from %lld to %lld", least, static_cast<long long>(param.most));
 }
 
 }  // namespace llama

@@ -51,7 +51,7 @@ TEST(SamplingRanges, SayWhatIsAllowedInWordsThatAreTrue) {
   EXPECT_EQ(range_text(real_param("repeat_penalty")), "0 (off) or a number from 1e-6 to 1e9");
   EXPECT_EQ(range_text(whole_param("mirostat")), "a whole number from 0 to 2");
   EXPECT_EQ(range_text(whole_param("repeat_last_n")), "a whole number of at least -1");
-  EXPECT_EQ(range_text(whole_param("top_k")), "a whole number below 2^31");
+  EXPECT_EQ(range_text(whole_param("top_k")), "a whole number from -2147483647 to 2147483647");
 }
 
 TEST(SamplingRanges, TheSamplerRefusesWhatTheyDoNotAllowByNameValueAndRange) {

@@ -57,6 +57,10 @@ BAD_FIELDS = [
     ({"id_slot": 99}, "id_slot"),
     ({"samplers": [1]}, "samplers"),
     ({"samplers": {}}, "samplers"),
+    ({"samplers": ["top_k"] * 17}, "Field 'samplers': 17 samplers, one request may have 16"),
+    ({"top_k": -2147483648}, "from -2147483647 to 2147483647"),
+    ({"grammar": "root ::= \u0000 x"}, "line 1, column 10: unexpected the character U+0000"),
+    ({"stream_options": {"include_usage": 5}}, "stream_options.include_usage"),
     ({"prompt": []}, "prompt"),
     ({"prompt": [-1]}, "Prompt"),
     ({"prompt": [288]}, "Prompt"),
@@ -178,8 +182,15 @@ def test_a_prompt_beyond_the_context_is_400_with_both_numbers(server):
 
 
 def test_a_ten_megabyte_prompt_is_refused_not_fatal(server):
-    response = server.post("/completion", {"prompt": "a" * 10_000_000})
-    assert response.status_code == 400 and response.json()["error"]["type"] == "exceed_context_size_error"
+    before = server.memory_kib("VmHWM")
+    for path, body in [("/completion", {"prompt": "a" * 10_000_000}), ("/completion", {"prompt": [5, "a" * 10_000_000]}),
+                       ("/v1/completions", {"prompt": "a" * 10_000_000, "stream": True}),
+                       ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 10_000_000}]})]:
+        error = server.post(path, body).json()["error"]
+        assert error["code"] == 400 and error["type"] == "exceed_context_size_error"
+        assert "at least" in error["message"] and error["n_prompt_tokens"] > error["n_ctx"] == 512
+    # A few copies of the text; its tokens would be some hundred MB.
+    assert server.memory_kib("VmHWM") - before < 200_000
 
 
 def list_body(field, item, n):

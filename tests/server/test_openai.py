@@ -64,6 +64,15 @@ def test_verbose_answers_hold_the_native_one(client):
     assert "__verbose" not in chat(client, max_tokens=3).model_dump()
 
 
+def test_logprobs_end_with_the_text_that_is_seen(client):
+    whole = chat(client, max_tokens=12, temperature=0, logprobs=True).choices[0]
+    pieces = [entry.token for entry in whole.logprobs.content]
+    start = next(i for i in range(2, len(pieces)) if pieces[i].strip() and pieces[i] not in "".join(pieces[:i]))
+    cut = chat(client, max_tokens=12, temperature=0, logprobs=True, stop=pieces[start]).choices[0]
+    assert cut.finish_reason == "stop"
+    assert "".join(entry.token for entry in cut.logprobs.content).strip() == cut.message.content.strip()
+
+
 def test_text_completion(client):
     fields = dict(model="any", prompt="The model reads", max_tokens=8, temperature=0)
     answer = client.completions.create(**fields)

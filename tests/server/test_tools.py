@@ -147,6 +147,29 @@ def test_a_budget_ends_the_thought(tool_server, tool_client):
     assert ask(tool_client, **whole).choices[0].message.content.startswith("<think>")
 
 
+def test_the_budgets_message_is_the_requests_own(tool_client):
+    body = dict(extra_body={"chat_template_kwargs": {"enable_thinking": True}, "reasoning_budget_tokens": 0,
+                            "reasoning_budget_message": "Enough."}, tools=[], max_tokens=24, temperature=1.0, seed=1)
+    assert getattr(ask(tool_client, **body).choices[0].message, "reasoning_content", "").endswith("Enough.")
+
+
+@pytest.mark.parametrize("flags", [("-j", '{"enum": ["yes", "no"]}')], ids=["schema"])
+def test_a_schema_of_the_command_line_holds_the_answer_and_not_the_thought(flags):
+    with running("-c", "512", "-np", "1", "--no-warmup", "--chat-template", TEMPLATE, *flags) as process:
+        body = {"messages": MESSAGES, "max_tokens": 300, "temperature": 0, "reasoning_budget_tokens": 3}
+        choice = process.post("/v1/chat/completions", body).json()["choices"][0]
+        assert json.loads(choice["message"]["content"]) in ("yes", "no") and choice["finish_reason"] == "stop"
+        own = process.post("/v1/chat/completions", {**body, "response_format": {"type": "json_schema", "json_schema": {
+            "schema": {"const": 5}}}}).json()["choices"][0]["message"]["content"]
+        assert own == "5"
+
+
+@pytest.mark.parametrize("limit", range(1, 6))
+def test_a_forced_call_that_is_cut_is_no_content(tool_client, limit):
+    choice = ask(tool_client, tool_choice="required", max_tokens=limit).choices[0]
+    assert not choice.message.content and choice.finish_reason == "length"
+
+
 @pytest.mark.parametrize("fields, where", [
     (dict(tools={}), "tools"),
     (dict(tools=[{"type": "x"}]), r"tools\[0\]\.type"),
@@ -164,6 +187,12 @@ def test_a_budget_ends_the_thought(tool_server, tool_client):
     (dict(response_format={"type": "xml"}), "response_format"),
     (dict(response_format={"type": "json_schema"}), "schema"),
     (dict(extra_body={"reasoning_format": "loud"}), "reasoning_format"),
+    (dict(extra_body={"reasoning_budget_message": 5}), "reasoning_budget_message"),
+    (dict(extra_body={"continue_final_message": True}), "continue_final_message"),
+    (dict(stream=True, stream_options={"include_usage": 5}), "stream_options.include_usage"),
+    (dict(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text"}]}]), r"messages\[0\]\.content\[1\]"),
+    (dict(messages=[{"role": "user", "content": [{"type": "foo"}]}]), r"messages\[0\]\.content\[0\].*foo"),
+    (dict(messages=[*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [{"id": 5, "function": {"name": "f"}}]}]), "id"),
     (dict(extra_body={"grammar": 'root ::= "x"'}), "grammar"),
     (dict(stream=True, logprobs=True), "logprobs"),
 ])

@@ -37,7 +37,8 @@ std::shared_ptr<Service> make_service(const common::Settings& settings, const ll
                                            grammars,
                                            grammar,
                                            {common::chat::tokens_of_marks(*chat.reply_format(false), model.vocab()),
-                                            common::chat::tokens_of_marks(*chat.reply_format(true), model.vocab())}});
+                                            common::chat::tokens_of_marks(*chat.reply_format(true), model.vocab())},
+                                           PromptBound(model.vocab())});
 }
 
 int serve(const common::Settings& settings) {

@@ -1,5 +1,6 @@
 // Gemma 4: arguments in a notation of its own, strings between <|"|> marks.
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "common/chat/formats/format.h"
@@ -16,7 +17,6 @@ using nlohmann::ordered_json;
 
 const std::string kQuote = "<|\"|>";
 constexpr std::size_t kMaxDepth = 200;
-constexpr int kMaxSchemaDepth = 8;  // deeper, or in a circle: any value
 
 class MarkedArguments final : public Element {
  public:
@@ -27,15 +27,10 @@ class MarkedArguments final : public Element {
   }
   void add_marks(std::vector<std::string>& marks) const override { marks.push_back(kQuote); }
   std::unique_ptr<Matcher> match() const override;
-  std::optional<std::string> grammar(GrammarWriter& writer) const override {
-    return value_of(writer, writer.tool->schema(), 0);
-  }
+  std::optional<std::string> grammar(GrammarWriter& writer) const override;
 
  private:
   struct Reading;
-  static std::string value_of(GrammarWriter& writer, const ordered_json& schema, int depth);
-  static std::string object_of(GrammarWriter& writer, const ordered_json& schema, int depth);
-  static std::string any_value(GrammarWriter& writer);
 };
 
 struct MarkedArguments::Reading final : Matcher {
@@ -219,70 +214,65 @@ std::unique_ptr<Matcher> MarkedArguments::match() const {
   return std::make_unique<Reading>();
 }
 
-std::string quoted_text(const std::string& expression) {
-  return Builder::sequence({Builder::literal(kQuote), expression, Builder::literal(kQuote)});
-}
+constexpr std::string_view kKeyCharacters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz";
+constexpr const char* kKeyCharacter = "[a-zA-Z0-9_]";
 
-std::string constant(const ordered_json& value) {
-  return value.is_string() ? quoted_text(Builder::literal(value.get_ref<const std::string&>()))
-                           : Builder::literal(value.dump());
-}
-
-std::string MarkedArguments::any_value(GrammarWriter& writer) {
-  Builder& builder = writer.builder();
-  const std::vector<std::string> stops = {kQuote};
-  std::string any = builder.declare("marked-value");
-  const std::string member = Builder::sequence({"[a-zA-Z0-9_]{1,64}", Builder::literal(":"), any});
-  const auto list = [&](const char* open, const std::string& one, const char* close) {
-    const std::string more = Builder::repeat(Builder::sequence({Builder::literal(","), one}), 0);
-    return Builder::sequence(
-        {Builder::literal(open), Builder::optional(Builder::sequence({one, more})), Builder::literal(close)});
-  };
-  builder.define(any, Builder::any_of({quoted_text(builder.text_until("text", stops)),
-                                       builder.schema("scalar", {{"type", {"number", "boolean", "null"}}}),
-                                       list("{", member, "}"), list("[", any, "]")}));
-  return any;
-}
-
-std::string MarkedArguments::object_of(GrammarWriter& writer, const ordered_json& schema, int depth) {
-  std::vector<WrittenMember> members;
-  const auto required = schema.find("required");
-  for (const auto& [key, property] : schema["properties"].items()) {
-    const bool needed = required != schema.end() && required->is_array() &&
-                        std::find(required->begin(), required->end(), key) != required->end();
-    members.push_back(
-        {Builder::sequence({Builder::literal(key + ":"), value_of(writer, property, depth + 1)}), needed});
-  }
-  return Builder::sequence({Builder::literal("{"),
-                            separated(writer, "members-" + writer.tool->name(), members, Builder::literal(",")),
-                            Builder::literal("}")});
-}
-
-std::string MarkedArguments::value_of(GrammarWriter& writer, const ordered_json& given, int depth) {
-  const ordered_json& schema = resolved(given, writer.tool->schema());
-  if (!schema.is_object() || depth > kMaxSchemaDepth) return any_value(writer);
+/// Keys that are none of `taken` and no beginning of one.
+std::string other_keys(Builder& builder, const std::vector<std::string_view>& taken) {
+  std::map<char, std::vector<std::string_view>> rests;
+  for (const std::string_view key : taken)
+    if (!key.empty() && kKeyCharacters.find(key.front()) != std::string_view::npos)
+      rests[key.front()].push_back(key.substr(1));
+  std::string free;
+  for (const char c : kKeyCharacters)
+    if (!rests.contains(c)) free += c;
   std::vector<std::string> alternatives;
-  for (const char* key : {"anyOf", "oneOf"})
-    if (const auto branches = schema.find(key); branches != schema.end() && branches->is_array() && !branches->empty())
-      for (const auto& branch : *branches) alternatives.push_back(value_of(writer, branch, depth + 1));
-  if (const auto value = schema.find("const"); value != schema.end()) alternatives.push_back(constant(*value));
-  if (const auto values = schema.find("enum"); values != schema.end() && values->is_array())
-    for (const auto& value : *values) alternatives.push_back(constant(value));
-  if (!alternatives.empty()) return Builder::any_of(alternatives);
-  const std::string type = schema.contains("type") && schema["type"].is_string() ? schema["type"] : "";
-  if (schema.contains("properties") && schema["properties"].is_object()) return object_of(writer, schema, depth);
-  if (type == "object" && depth == 0) return Builder::literal("{}");
-  const std::vector<std::string> stops = {kQuote};
-  if (type == "string") return quoted_text(writer.builder().text_until("text", stops));
-  if (type == "number" || type == "integer" || type == "boolean" || type == "null")
-    return writer.builder().schema("scalar", schema);
-  if (type == "array" && schema.contains("items")) {
-    const std::string item = value_of(writer, schema["items"], depth + 1);
-    const std::string more = Builder::repeat(Builder::sequence({Builder::literal(","), item}), 0);
-    return Builder::sequence(
-        {Builder::literal("["), Builder::optional(Builder::sequence({item, more})), Builder::literal("]")});
+  if (!free.empty()) alternatives.push_back("[" + free + "] " + kKeyCharacter + "*");
+  for (const auto& [c, tails] : rests) {
+    const bool ends = std::all_of(tails.begin(), tails.end(), [](std::string_view tail) { return tail.empty(); });
+    const std::string rest =
+        ends ? kKeyCharacter + std::string("+") : builder.rule("other-key", other_keys(builder, tails));
+    alternatives.push_back(Builder::sequence({Builder::literal({&c, 1}), rest}));
   }
-  return depth == 0 ? Builder::literal("{}") : any_value(writer);
+  return Builder::any_of(alternatives);
+}
+
+class MarkNotation final : public grammar::Notation {
+ public:
+  [[nodiscard]] std::string name() const override { return "marked"; }
+  [[nodiscard]] std::string text(Builder& builder) const override {
+    const std::vector<std::string> stops = {kQuote};
+    return builder.text_until("text", stops);
+  }
+  [[nodiscard]] std::string string(const std::string& text) const override {
+    return Builder::sequence({Builder::literal(kQuote), text, Builder::literal(kQuote)});
+  }
+  [[nodiscard]] std::string member(const std::string& key, const std::string& value) const override {
+    // A key stands bare unless it would end early.
+    const bool is_bare = !key.empty() && key.find_first_of(":,{}[]<> \t\r\n\"") == std::string::npos;
+    const std::string name = is_bare ? key + ":" : kQuote + key + kQuote + ":";
+    return Builder::sequence({Builder::literal(name), value});
+  }
+  [[nodiscard]] std::string other_member(Builder& builder, std::span<const std::string> taken,
+                                         const std::string& value) const override {
+    std::vector<std::string_view> keys;
+    for (const std::string& key : taken) keys.emplace_back(std::string_view(key).substr(0, kMaxKeyCharacters));
+    return Builder::sequence({other_keys(builder, keys), Builder::literal(":"), value});
+  }
+  [[nodiscard]] Frame object() const override { return {"\"{\"", "\",\"", "\"}\""}; }
+  [[nodiscard]] Frame array() const override { return {"\"[\"", "\",\"", "\"]\""}; }
+
+ private:
+  static constexpr std::size_t kMaxKeyCharacters = 200;  // of longer keys the beginning is told apart from others
+};
+const MarkNotation kNotation;
+
+std::optional<std::string> MarkedArguments::grammar(GrammarWriter& writer) const {
+  const ordered_json& schema = resolved(writer.tool->schema(), writer.tool->schema());
+  constexpr const char* kMembers[] = {"properties", "additionalProperties", "anyOf", "oneOf", "allOf", "$ref"};
+  const bool takes_some =
+      std::any_of(std::begin(kMembers), std::end(kMembers), [&](const char* key) { return schema.contains(key); });
+  return takes_some ? writer.arguments(&kNotation) : Builder::literal("{}");
 }
 
 ReplyFormat describe(const TemplateView&) {

@@ -10,11 +10,9 @@ namespace common::chat::formats {
 
 namespace {
 using Builder = grammar::GrammarBuilder;
-using nlohmann::ordered_json;
 
 const std::string kMark = "]<]minimax[>[";
 constexpr int kMaxDepth = 64;
-constexpr int kMaxSchemaDepth = 8;  // deeper, or in a circle: raw text
 
 std::string json_string(std::string_view text) {
   std::string json = "\"";
@@ -88,28 +86,26 @@ std::string tagged(const std::string& key, const std::string& inner) {
       {Builder::literal(kMark + "<" + key + ">"), inner, Builder::literal(kMark + "</" + key + ">")});
 }
 
-std::string value_of(GrammarWriter& writer, const ordered_json& given, int depth) {
-  const ordered_json& schema = resolved(given, writer.tool->schema());
-  const std::vector<std::string> stops = {kMark};
-  if (!schema.is_object() || depth > kMaxSchemaDepth) return writer.builder().text_until("text", stops);
-  if (const auto properties = schema.find("properties"); properties != schema.end() && properties->is_object()) {
-    const auto required = schema.find("required");
-    std::vector<std::string> parts;
-    for (const auto& [key, property] : properties->items()) {
-      const std::string one = tagged(key, value_of(writer, property, depth + 1));
-      const bool needed = required != schema.end() && required->is_array() &&
-                          std::find(required->begin(), required->end(), key) != required->end();
-      parts.push_back(needed ? one : Builder::optional(one));
-    }
-    return Builder::sequence(parts);
+class TagNotation final : public grammar::Notation {
+ public:
+  [[nodiscard]] std::string name() const override { return "tagged"; }
+  [[nodiscard]] std::string text(Builder& builder) const override {
+    const std::vector<std::string> stops = {kMark};
+    return builder.text_until("text", stops);
   }
-  if (const auto items = schema.find("items"); items != schema.end() && items->is_object())
-    return Builder::repeat(tagged("item", value_of(writer, *items, depth + 1)), 0);
-  const auto type = schema.find("type");
-  if (type != schema.end() && (*type == "number" || *type == "integer" || *type == "boolean" || *type == "null"))
-    return writer.builder().schema("scalar", schema);
-  return writer.builder().text_until("text", stops);
-}
+  [[nodiscard]] std::string string(const std::string& text) const override { return text; }
+  [[nodiscard]] std::string member(const std::string& key, const std::string& value) const override {
+    return tagged(key, value);
+  }
+  [[nodiscard]] std::string item(const std::string& value) const override { return tagged("item", value); }
+  /// The closing tag repeats the key, which a grammar cannot say of any key.
+  [[nodiscard]] std::string other_member(Builder&, std::span<const std::string>, const std::string&) const override {
+    return {};
+  }
+  [[nodiscard]] Frame object() const override { return {}; }
+  [[nodiscard]] Frame array() const override { return {}; }
+};
+const TagNotation kNotation;
 
 ReplyFormat describe(const TemplateView&) {
   ReplyFormat format;
@@ -117,7 +113,7 @@ ReplyFormat describe(const TemplateView&) {
   ValueShape shape;
   shape.stop = kMark + "</{key}>";
   shape.to_json = nested_to_json;
-  shape.value_grammar = [](GrammarWriter& writer) { return value_of(writer, *writer.parameter->schema, 0); };
+  shape.value_grammar = [](GrammarWriter& writer) { return writer.value(&kNotation); };
   const ElementPtr parameter = seq(text(kMark + "<"), not_before({"/"}), key({">"}), text(">"), value(std::move(shape)),
                                    keyed_text(kMark + "</{key}>"));
   const ElementPtr one = call(seq(text(kMark + "<invoke name=\""), name({"\""}), text("\">"), parameters(parameter),

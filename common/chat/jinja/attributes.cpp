@@ -53,7 +53,7 @@ std::optional<Value> element(Runtime& rt, const Value& v, Int index) {
   }
   const std::string* text = v.as_text();
   if (!text) return std::nullopt;
-  rt.work(text->size());
+  rt.scan(text->size());
   const auto n = static_cast<Int>(code_points(*text));
   if (index < 0) index += n;
   if (index < 0 || index >= n) return std::nullopt;
@@ -99,7 +99,7 @@ void for_each_index(const Bounds& b, F f) {
 }
 
 Value slice_text(Runtime& rt, const std::string& text, const Slice& slice) {
-  rt.work(text.size());
+  rt.scan(text.size());
   const Bounds b = slice_bounds(rt, slice, static_cast<Int>(code_points(text)));
   if (b.step == 1) {
     if (b.start >= b.stop) return rt.text({});
@@ -135,6 +135,7 @@ Method find_method(const Value& self, std::string_view name) {
 
 Value get_attribute(Runtime& rt, const Value& v, std::string_view name) {
   rt.step();
+  if (v.is_undefined() && rt.lax()) return v;
   if (v.is_undefined()) rt.fail(v.undefined_message());
   if (Object* o = v.as_object()) return o->attribute(rt, name);
   if (auto method = bound_method(rt, v, name)) return *method;

@@ -55,7 +55,7 @@ Value length_filter(Runtime& rt, const Value& v, Args& args) {
   Params p(rt, "length", args, {});
   const auto n = length(v);
   if (!n) rt.fail("object of type '" + std::string(v.type_name()) + "' has no len()");
-  if (const std::string* s = v.as_text()) rt.work(s->size());
+  if (const std::string* s = v.as_text()) rt.scan(s->size());
   return static_cast<Int>(*n);
 }
 

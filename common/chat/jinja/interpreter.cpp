@@ -71,7 +71,17 @@ Value Interpreter::look_up(Symbol symbol, Scope* scope) {
     value = find_global(rt_, parsed_.names[static_cast<std::size_t>(symbol)]);
     slot = Slot::set;
   }
-  return value;
+  return value.is_undefined() && rt_.lax() ? look_up_in_callers(symbol, value) : value;
+}
+
+Value Interpreter::look_up_in_callers(Symbol symbol, const Value& otherwise) const {
+  for (auto caller = callers_.rbegin(); caller != callers_.rend(); ++caller) {
+    for (const Scope* scope = *caller; scope; scope = scope->parent) {
+      for (const auto& [name, value] : scope->vars)
+        if (name == symbol) return value;
+    }
+  }
+  return otherwise;
 }
 
 void Interpreter::store(Symbol symbol, Value value, Scope* scope) {
@@ -106,6 +116,10 @@ void Interpreter::assign(const Target& target, const Value& value, Scope* scope)
   }
   rt_.set_pos(target.pos);
   const Value object = look_up(target.symbol, scope);
+  if (Dict* dict = object.as_dict(); dict && rt_.lax()) {
+    dict->set(rt_, rt_.text(target.attribute), value);
+    return;
+  }
   Object* o = object.as_object();
   if (!o || !o->assign(rt_, target.attribute, value)) rt_.fail("cannot assign attribute on non-namespace object");
 }
@@ -138,6 +152,7 @@ Interpreter::Flow Interpreter::run(const Stmt& s, Scope* scope) {
   rt_.set_pos(s.pos);
   rt_.step();
   rt_.check_stack();
+  here_ = scope;
   switch (s.kind) {
     case StmtKind::text:
       write(s.text);

@@ -65,6 +65,7 @@ class Interpreter {
 
   // Variables. A null scope is the template's top level.
   Value look_up(Symbol symbol, Scope* scope);
+  [[nodiscard]] Value look_up_in_callers(Symbol symbol, const Value& otherwise) const;
   void store(Symbol symbol, Value value, Scope* scope);
   void assign(const Target& target, const Value& value, Scope* scope);
 
@@ -123,6 +124,9 @@ class Interpreter {
   std::vector<Scope*> free_scopes_;
   std::string* out_ = nullptr;
   int calls_ = 0;
+  // Of lax renderings: the scope of the statement at work, and those of the statements that called the present macros.
+  Scope* here_ = nullptr;
+  std::vector<Scope*> callers_;
 };
 
 /// A macro, or the body of a call block.

@@ -11,17 +11,23 @@ namespace common::jinja {
 class Interpreter::CallGuard {
  public:
   explicit CallGuard(Interpreter& in) : in_(in) {
+    in_.callers_.push_back(in_.here_);
     if (++in_.calls_ > in_.rt_.limits().recursion) {
-      --in_.calls_;
+      leave();
       in_.rt_.fail_limit("macros or recursive loops call each other more than " +
                          std::to_string(in_.rt_.limits().recursion) + " levels deep");
     }
   }
-  ~CallGuard() { --in_.calls_; }
+  ~CallGuard() { leave(); }
   CallGuard(const CallGuard&) = delete;
   CallGuard& operator=(const CallGuard&) = delete;
 
  private:
+  void leave() {
+    --in_.calls_;
+    in_.here_ = in_.callers_.back();
+    in_.callers_.pop_back();
+  }
   Interpreter& in_;
 };
 

@@ -138,6 +138,32 @@ TEST(JinjaLimits, AnEndlessLoopOfLoopsStops) {
             Origin::limit);
 }
 
+// What looks at every byte costs by the byte.
+TEST(JinjaLimits, SearchesStop) {
+  Limits limits;
+  limits.steps = 1'000'000;
+  for (const char* search :
+       {"s.find('ab')", "s.rfind('ba')", "s.count('ab')", "s.split('ab')", "s.replace('ab', '')", "s.partition('ab')",
+        "('ab' in s)", "(s | length)", "(s | upper)", "(s | replace('ab', ''))", "s.upper()", "s[5]", "s.isalpha()"}) {
+    const std::string source =
+        "{% set s = 'a' * 1000000 %}{% for i in range(20) %}{% set x = " + std::string(search) + " %}{% endfor %}";
+    EXPECT_EQ(limit_of(source, limits), Origin::limit) << search;
+  }
+}
+
+TEST(JinjaLax, MacrosSeeTheirCallersAndDictsTakeMembersOnlyWhereAsked) {
+  RenderOptions lax;
+  lax.lax = true;
+  const ordered_json context = {{"l", {{{"a", 1}}, {{"a", 2}}}}};
+  const std::string macros =
+      "{% macro f() %}{{ x.a }}{% endmacro %}{% macro g() %}{{ f() }}{{ y.b is defined }}{% endmacro %}";
+  const std::string source = macros + "{% for x in l %}{{ g() }}{% set x.a = 5 %}{{ x.a }},{% endfor %}{{ l[0].a }}";
+  EXPECT_EQ(Template(source).render(context, lax), "1False5,2False5,5");
+  EXPECT_THROW((void)Template(source).render(context), TemplateError);
+  EXPECT_EQ(Template("{% macro f() %}{{ x }}{% endmacro %}{% for x in l %}{{ f() }}{% endfor %}").render(context), "");
+  EXPECT_THROW((void)Template("{% for x in l %}{% set x.a = 5 %}{% endfor %}").render(context), TemplateError);
+}
+
 TEST(JinjaLimits, OutputStops) {
   Limits limits;
   limits.output_bytes = 1000;

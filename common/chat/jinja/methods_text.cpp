@@ -15,7 +15,7 @@ using std::string_view;
 
 const std::string& text_of(Runtime& rt, const Value& self) {
   const std::string& s = *self.as_text();
-  rt.work(s.size());
+  rt.scan(s.size());
   return s;
 }
 
@@ -82,7 +82,7 @@ std::size_t rfind_text(Runtime& rt, string_view s, string_view what, std::size_t
   if (what.size() > end) return string_view::npos;
   for (std::size_t at = end - what.size() + 1; at-- > 0;) {
     if (!what.empty() && s[at] != what[0]) continue;
-    rt.work(what.size());
+    rt.scan(what.size());
     if (s.compare(at, what.size(), what) == 0) return at;
   }
   return string_view::npos;
@@ -185,6 +185,7 @@ Int find_in(Runtime& rt, const Value& self, const Params& p) {
   const std::string what = p.string(0).value_or("");
   if (!w) return -1;
   const string_view part = string_view(s).substr(0, w->last);
+  rt.scan(what.size());
   const std::size_t hit = from_right ? rfind_text(rt, part.substr(w->first), what, w->last - w->first)
                                      : find_text(part.substr(w->first), what);
   return hit == string_view::npos ? Int{-1} : static_cast<Int>(code_points(part.substr(0, w->first + hit)));

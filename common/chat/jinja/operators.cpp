@@ -125,9 +125,11 @@ Value repeat(Runtime& rt, const Value& what, Int times) {
   if (const std::string* s = what.as_text()) {
     const auto count = s->empty() ? std::size_t{0} : static_cast<std::size_t>(std::min(n, kFar));
     require_product(rt, count, s->size());
+    const std::size_t size = s->size() * count;
     std::string out;
-    out.reserve(s->size() * count);
-    for (std::size_t i = 0; i < count; ++i) out += *s;
+    out.reserve(size);
+    if (count > 0) out = *s;
+    while (out.size() < size) out.append(out, 0, size - out.size());  // all of it once more, as far as there is room
     return rt.text(std::move(out));
   }
   const Sequence* seq = what.as_sequence();
@@ -318,7 +320,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
       if (item.is_undefined()) rt.fail(item.undefined_message());
       rt.fail("'in <string>' requires string as left operand, not " + std::string(item.type_name()));
     }
-    rt.work(s->size());
+    rt.scan(s->size());
     return find_text(*s, *needle) != std::string_view::npos;
   }
   if (const Dict* d = container.as_dict()) return d->find(rt, item) != nullptr;

@@ -15,10 +15,11 @@ TemplateError::TemplateError(Origin origin, SourcePos pos, std::string detail)
       pos_(pos),
       detail_(std::move(detail)) {}
 
-Runtime::Runtime(const Limits& limits, std::size_t context_bytes, std::tm now)
+Runtime::Runtime(const Limits& limits, std::size_t context_bytes, std::tm now, bool lax)
     : limits_(limits),
       now_(now),
-      max_steps_(limits.steps + context_bytes / 8),
+      lax_(lax),
+      max_steps_(limits.steps + context_bytes * 4),
       max_bytes_(limits.memory_bytes + context_bytes * 8),
       stack_base_(frame_address()) {}
 

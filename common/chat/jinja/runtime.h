@@ -16,7 +16,7 @@ namespace common::jinja {
 /// it made. One thread at a time.
 class Runtime {
  public:
-  Runtime(const Limits& limits, std::size_t context_bytes, std::tm now);
+  Runtime(const Limits& limits, std::size_t context_bytes, std::tm now, bool lax = false);
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
@@ -28,9 +28,14 @@ class Runtime {
   void step() {
     if (++steps_ > max_steps_) out_of_steps();
   }
-  /// Work on `bytes` of text or of elements.
+  /// Work on `bytes` of text or of elements, moved as a whole.
   void work(std::size_t bytes) {
     steps_ += bytes / 64;
+    step();
+  }
+  /// Work that looks at `bytes` of text one by one, as searches do.
+  void scan(std::size_t bytes) {
+    steps_ += bytes / 8;
     step();
   }
   void charge(std::size_t bytes);
@@ -59,6 +64,7 @@ class Runtime {
   [[nodiscard]] SourcePos pos() const { return pos_; }
   [[nodiscard]] const Limits& limits() const { return limits_; }
   [[nodiscard]] const std::tm& now() const { return now_; }
+  [[nodiscard]] bool lax() const { return lax_; }
   /// For `random` and lipsum(): the same sequence in every rendering.
   std::uint32_t next_random();
 
@@ -67,6 +73,7 @@ class Runtime {
 
   const Limits limits_;
   const std::tm now_;
+  const bool lax_;
   const std::uint64_t max_steps_;
   const std::size_t max_bytes_;
   const char* stack_base_;

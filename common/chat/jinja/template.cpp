@@ -22,7 +22,7 @@ Template::Template(std::string_view source, const Limits& limits)
     : parsed_(std::make_shared<const ParsedTemplate>(parse_template(source, limits))) {}
 
 std::string Template::render(const nlohmann::ordered_json& context, const RenderOptions& options) const {
-  Runtime rt(options.limits, json_bytes(context), options.now ? *options.now : local_time_now());
+  Runtime rt(options.limits, json_bytes(context), options.now ? *options.now : local_time_now(), options.lax);
   Interpreter interpreter(*parsed_, context, rt);
   return interpreter.run();
 }

@@ -46,8 +46,8 @@ struct Limits {
   std::size_t output_bytes = std::size_t{64} << 20;
   /// Live strings, lists and dicts; eight times the size of the context is allowed on top.
   std::size_t memory_bytes = std::size_t{128} << 20;
-  /// Evaluated nodes, iterations and, for long strings, one for every 64 bytes touched; an eighth of the context's
-  /// bytes is allowed on top.
+  /// Evaluated nodes, iterations and, for long strings, one for every 64 bytes that are copied and for every 8 that are
+  /// looked at one by one; four for every byte of the context are allowed on top.
   std::uint64_t steps = 20'000'000;
   int nesting = 200;                               // of source: brackets and tags
   int recursion = 250;                             // of macros, recursive loops and call blocks while rendering
@@ -56,6 +56,9 @@ struct Limits {
 
 struct RenderOptions {
   Limits limits;
+  /// For templates that were written for laxer engines than Jinja2: a macro sees the variables of the place that calls
+  /// it, `set` gives a dict a member, and an attribute of something undefined is undefined.
+  bool lax = false;
   /// The moment strftime_now() shows, as local time; now when empty.
   std::optional<std::tm> now;
 };

@@ -36,19 +36,19 @@ std::string naming(const Tool& tool, Make make) {
 }
 }  // namespace
 
-std::string GrammarWriter::arguments() {
-  return naming(*tool, [&] { return builder_.schema("arguments-" + tool->name(), tool->schema()); });
+std::string GrammarWriter::arguments(const grammar::Notation* notation) {
+  return naming(*tool, [&] { return builder_.schema("arguments-" + tool->name(), tool->schema(), notation); });
 }
 
-std::string GrammarWriter::value() {
+std::string GrammarWriter::value(const grammar::Notation* notation) {
   const std::string name = "value-" + tool->name() + "-" + parameter->key;
   const auto properties = tool->schema().find("properties");
   const bool is_reached_otherwise = properties == tool->schema().end() || !properties->contains(parameter->key);
   return naming(*tool, [&] {
-    if (is_reached_otherwise) return builder_.schema(name, *parameter->schema);
+    if (is_reached_otherwise) return builder_.schema(name, *parameter->schema, notation);
     // By its place in the whole document: references in it lead where they should, and errors name the place in what
     // the client sent.
-    return builder_.schema_part(name, tool->schema(), "#/properties/" + pointer_step(parameter->key));
+    return builder_.schema_part(name, tool->schema(), "#/properties/" + pointer_step(parameter->key), notation);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/chat/tools.h"
 #include "common/grammar/grammar_builder.h"
+#include "common/grammar/notation.h"
 
 namespace common::chat::syntax {
 
@@ -19,10 +20,10 @@ class GrammarWriter {
 
   /// The white space that a model may put where the format has some.
   [[nodiscard]] std::string space() { return builder_.rule("space", R"gbnf(| " " | "\n"{1,2} [ \t]{0,20})gbnf"); }
-  /// The arguments of the tool as a JSON object. Errors name the tool.
-  [[nodiscard]] std::string arguments();
-  /// A JSON value of the parameter's schema. Errors name tool and parameter.
-  [[nodiscard]] std::string value();
+  /// The arguments of the tool as a JSON object, or in another notation. Errors name the tool.
+  [[nodiscard]] std::string arguments(const grammar::Notation* notation = nullptr);
+  /// A value of the parameter's schema. Errors name tool and parameter.
+  [[nodiscard]] std::string value(const grammar::Notation* notation = nullptr);
 
   // The tool whose call, and the parameter whose value is being written; null outside.
   const Tool* tool = nullptr;

@@ -15,8 +15,8 @@ namespace {
 constexpr int kDefaultTopLogprobs = 20;
 constexpr std::size_t kMaxTemplateArguments = 1024;  // each is looked for among all variables of the template
 
-void check_part(const Json& part, std::size_t message) {
-  const std::string where = strf("Field 'messages[%zu].content'", message);
+void check_part(const Json& part, std::size_t message, std::size_t index) {
+  const std::string where = strf("Field 'messages[%zu].content[%zu]'", message, index);
   if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
     throw Error(ErrorCode::invalid_argument, where + ": a part must be an object with a type");
   }
@@ -31,7 +31,7 @@ void check_part(const Json& part, std::size_t message) {
     throw Error(ErrorCode::invalid_argument, where + ": " + kind + " input is not supported",
                 "this model and server take text only; leave the part out");
   }
-  throw Error(ErrorCode::invalid_argument, "unsupported content[].type: " + type);
+  throw Error(ErrorCode::invalid_argument, where + ": unsupported content[].type: " + type);
 }
 
 void check_message(const Json& message, std::size_t index) {
@@ -49,7 +49,7 @@ void check_message(const Json& message, std::size_t index) {
     return;
   }
   if (content->is_array()) {
-    for (const Json& part : *content) check_part(part, index);
+    for (std::size_t i = 0; i < content->size(); ++i) check_part((*content)[i], index, i);
   } else if (!content->is_string()) {
     throw Error(ErrorCode::invalid_argument, where + ": 'content' must be a string or an array of parts");
   }
@@ -79,7 +79,12 @@ common::chat::ContinueFinalMessage continued_part(const Fields& fields, const Js
       bad_field("continue_final_message", "true, false, \"content\" or \"reasoning_content\"", *given);
     }
   }
-  if (part == Part::none || messages.back()["role"] != "assistant") return Part::none;
+  if (part == Part::none) return part;
+  if (messages.back()["role"] != "assistant") {
+    if (given == nullptr) return Part::none;
+    throw Error(ErrorCode::invalid_argument,
+                "Field 'continue_final_message': the last message is not one of the assistant");
+  }
   if (messages.size() > 1 && messages[messages.size() - 2]["role"] == "assistant") {
     throw Error(ErrorCode::invalid_argument,
                 "the conversation ends with two messages of the assistant; only one can be continued");
@@ -144,7 +149,7 @@ ChatRequest read_chat_request(const Fields& fields, const Service& service) {
   apply_chat_rules(rules, prompt, service, request.completion);
   pattern.stop.insert(pattern.stop.end(), prompt.additional_stops.begin(), prompt.additional_stops.end());
   Prompts tokens;
-  tokens.tokens.push_back(service.vocab().tokenize(prompt.text, {.add_special = true, .parse_special = true}));
+  tokens.prompts.push_back(tokenize_prompt(prompt.text, service));
   request.prompt_text = std::move(prompt.text);
   set_prompts(request.completion, std::move(tokens));
   return request;

@@ -5,6 +5,7 @@
 #include "common/chat/messages.h"
 #include "common/chat/reply_mask.h"
 #include "common/grammar/can_begin.h"
+#include "common/json/parse_json.h"
 #include "ggml/log.h"
 
 namespace server {
@@ -14,6 +15,9 @@ using ggml::Error;
 using ggml::ErrorCode;
 
 namespace {
+
+constexpr std::size_t kMaxBudgetMessageBytes =
+    64 * 1024;  // all of it is written into every answer that thinks too long
 
 bool names_a_tool(const Json& tools, const std::string& name) {
   return std::any_of(tools.begin(), tools.end(), [&](const Json& tool) { return tool["function"]["name"] == name; });
@@ -102,6 +106,16 @@ void read_reasoning(const Fields& fields, const Service& service, ChatRules& rul
   rules.reasoning_budget = chat.reasoning_budget;
   for (const char* name : {"thinking_budget_tokens", "reasoning_budget_tokens"})
     fields.read(name, rules.reasoning_budget, -1, 1 << 30);
+  rules.reasoning_budget_message = fields.text("reasoning_budget_message").value_or(chat.reasoning_budget_message);
+  check_count("reasoning_budget_message", rules.reasoning_budget_message.size(), kMaxBudgetMessageBytes, "bytes");
+}
+
+/// --json-schema holds for answers of requests that ask for nothing else, and in the same way as a request's own.
+void read_default_schema(const Fields& fields, const Service& service, ChatRules& rules) {
+  const std::string& schema = service.settings.sampling.json_schema;
+  const bool calls = rules.tools != nullptr && rules.choice != ToolChoice::none;
+  if (schema.empty() || rules.schema.has_value() || calls || fields.find("grammar") != nullptr) return;
+  rules.schema = common::parse_json(schema, "--json-schema is");
 }
 
 /// Nothing is offered to a template that neither shows tools nor calls.
@@ -117,7 +131,7 @@ std::shared_ptr<common::chat::ReplyRules> limits_of_reasoning(const ChatRules& r
   out->reading.options = {};  // what the client wants to see does not change what the model writes
   if (rules.reasoning_budget >= 0 && !reading.format->think_ends.empty()) {
     out->reasoning_budget = rules.reasoning_budget;
-    const std::string end = service.settings.chat.reasoning_budget_message + reading.format->think_ends.front();
+    const std::string end = rules.reasoning_budget_message + reading.format->think_ends.front();
     out->reasoning_end = service.vocab().tokenize(end, {.add_special = false, .parse_special = true});
   }
   return out;
@@ -146,6 +160,7 @@ ChatRules read_chat_rules(const Fields& fields, const Service& service) {
     throw Error(ErrorCode::invalid_argument, "Field 'grammar': cannot be used together with tools");
   if (given && rules.schema.has_value())
     throw Error(ErrorCode::invalid_argument, "Field 'grammar': cannot be used together with a JSON schema");
+  read_default_schema(fields, service, rules);
   const Json* logprobs = fields.find("logprobs");
   if (rules.tools != nullptr && logprobs != nullptr && *logprobs == true && fields.boolean("stream").value_or(false))
     throw Error(ErrorCode::invalid_argument, "Field 'logprobs': not available in streams with tools");
@@ -174,6 +189,8 @@ void apply_chat_rules(const ChatRules& rules, const common::chat::ChatPrompt& pr
   demand.parallel = rules.parallel.value_or(service.chat.caps(true).parallel_tool_calls);
   demand.schema = rules.schema.has_value() ? &*rules.schema : nullptr;
   demand.thinking = prompt.thinking || !common::chat::opening_in_grammar(*prompt.format, prompt.opening).empty();
+  reading.options.only_calls =
+      reading.tools != nullptr && demand.schema == nullptr && rules.choice == ToolChoice::required;
   GenerateRequest& pattern = request.prompts.front();
   pattern.shown_tokens = service.mark_tokens[rules.tools != nullptr ? 1 : 0];
   const std::shared_ptr<common::chat::ReplyRules> limits = limits_of_reasoning(rules, service, reading);

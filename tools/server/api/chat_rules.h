@@ -9,7 +9,7 @@
 namespace server {
 
 /// The fields of a chat request that say what its answer may be: tools, tool_choice, parallel_tool_calls,
-/// response_format, json_schema, reasoning_format and the budget of reasoning.
+/// response_format, json_schema, reasoning_format, the budget of reasoning and its message.
 struct ChatRules {
   const Json* tools = nullptr;  // as given, checked; null: none
   common::chat::ToolChoice choice = common::chat::ToolChoice::automatic;
@@ -19,6 +19,7 @@ struct ChatRules {
   bool split_reasoning = true;
   bool parse_calls = true;
   int reasoning_budget = -1;
+  std::string reasoning_budget_message;  // stands before the mark that ends reasoning beyond the budget
 };
 
 /// Throws Error(invalid_argument) naming the field.

@@ -46,6 +46,7 @@ void read_samplers(const Fields& fields, llama::SamplingParams& sampling) {
     bad_field("samplers", "an array of names or a string of letters", *value);
   }
   sampling.samplers = common::sampler_chain(names);
+  check_count("samplers", sampling.samplers.size(), ggml::kMaxSampleStages, "samplers");
 }
 
 void read_breakers(const Fields& fields, llama::SamplingParams& sampling) {
@@ -187,7 +188,7 @@ int CompletionRequest::n_answers() const {
 
 std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, const llama::Vocab& vocab,
                                   llama::TokenizeOptions options) {
-  if (prompt.is_string()) return vocab.tokenize(prompt.get<std::string>(), options);
+  if (prompt.is_string()) return vocab.tokenize(prompt.get_ref<const std::string&>(), options);
   if (prompt.is_object()) {
     const auto text = prompt.find("prompt_string");
     const auto data = prompt.find("multimodal_data");
@@ -218,6 +219,29 @@ std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, con
   return tokens;
 }
 
+namespace {
+
+/// Of the texts in a prompt.
+std::size_t least_tokens(const Json& prompt, const Service& service) {
+  if (prompt.is_string()) return service.prompt_bound.least_tokens(prompt.get_ref<const std::string&>());
+  std::size_t n = 0;
+  if (prompt.is_array()) {
+    for (const Json& part : prompt)
+      if (part.is_string()) n += least_tokens(part, service);
+  } else if (prompt.is_object()) {
+    if (const auto text = prompt.find("prompt_string"); text != prompt.end()) n = least_tokens(*text, service);
+  }
+  return n;
+}
+
+}  // namespace
+
+Prompts::Prompt tokenize_prompt(std::string_view text, const Service& service) {
+  const std::size_t least = service.prompt_bound.least_tokens(text);
+  if (least >= static_cast<std::size_t>(service.engine.params().n_ctx_slot)) return {{}, least};
+  return {service.vocab().tokenize(text, {.add_special = true, .parse_special = true}), 0};
+}
+
 Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service) {
   const Json* value = fields.find(name);
   if (value == nullptr)
@@ -225,10 +249,14 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
                 strf("Field '%.*s': required", static_cast<int>(name.size()), name.data()));
   Prompts prompts;
   const auto add = [&](const Json& prompt) {
-    std::vector<Token> tokens =
-        tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true});
     if (prompt.is_array() && prompt.empty()) bad_field(name, "at least one token", prompt);
-    prompts.tokens.push_back(std::move(tokens));
+    const std::size_t least = least_tokens(prompt, service);
+    if (least >= static_cast<std::size_t>(service.engine.params().n_ctx_slot)) {
+      prompts.prompts.push_back({{}, least});
+    } else {
+      prompts.prompts.push_back(
+          {tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true}), 0});
+    }
   };
   if (is_several_prompts(*value)) {
     if (value->empty()) bad_field(name, "at least one prompt", *value);
@@ -249,7 +277,7 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
 void set_prompts(CompletionRequest& request, Prompts prompts) {
   const GenerateRequest pattern = std::move(request.prompts.front());
   const std::size_t bytes = settings_bytes(pattern);
-  const std::size_t n_answers = prompts.tokens.size() * static_cast<std::size_t>(pattern.n_completions);
+  const std::size_t n_answers = prompts.prompts.size() * static_cast<std::size_t>(pattern.n_completions);
   if (n_answers > 1 && bytes > kMaxSettingsBytes / n_answers) {
     throw Error(ErrorCode::invalid_argument,
                 strf("Field 'prompt': %zu answers that each repeat %zu bytes of grammar, logit_bias, stop and "
@@ -259,9 +287,10 @@ void set_prompts(CompletionRequest& request, Prompts prompts) {
   }
   request.prompts.clear();
   request.prompt_was_list = prompts.was_list;
-  for (std::vector<Token>& tokens : prompts.tokens) {
+  for (Prompts::Prompt& given : prompts.prompts) {
     GenerateRequest prompt = pattern;
-    prompt.prompt = std::move(tokens);
+    prompt.prompt = std::move(given.tokens);
+    prompt.prompt_at_least = given.at_least;
     request.prompts.push_back(std::move(prompt));
   }
 }
@@ -336,7 +365,11 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   fields.read("stream", options.stream);
   if (const Json* stream_options = fields.find("stream_options")) {
     if (!stream_options->is_object()) bad_field("stream_options", "an object", *stream_options);
-    Fields(*stream_options).read("include_usage", options.include_usage);
+    const auto usage = stream_options->find("include_usage");
+    if (usage != stream_options->end() && !usage->is_null()) {
+      if (!usage->is_boolean()) bad_field("stream_options.include_usage", "true or false", *usage);
+      options.include_usage = usage->get<bool>();
+    }
   }
   fields.read("return_tokens", options.return_tokens);
   fields.read("timings_per_token", options.timings_per_token);

@@ -51,13 +51,20 @@ void check_openai_text_fields(const Fields& fields, const CompletionRequest& req
 
 /// The prompts of field `name` in all of its forms. Throws Error(invalid_argument).
 struct Prompts {
-  std::vector<std::vector<Token>> tokens;
+  struct Prompt {
+    std::vector<Token> tokens;
+    std::size_t at_least = 0;  // of one that is longer than any context, and was not tokenised
+  };
+  std::vector<Prompt> prompts;
   bool was_list = false;
 };
 [[nodiscard]] Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service);
 /// A string, or an array of token ids and strings. `name` is the field's, for the errors.
 [[nodiscard]] std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, const llama::Vocab& vocab,
                                                 llama::TokenizeOptions options);
+
+/// A text as a prompt with special tokens in it.
+[[nodiscard]] Prompts::Prompt tokenize_prompt(std::string_view text, const Service& service);
 
 /// Replaces the pattern by one GenerateRequest per prompt.
 void set_prompts(CompletionRequest& request, Prompts prompts);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/prompt_bound.h"
 #include "common/args/settings.h"
 #include "common/chat/chat_templates.h"
 #include "common/grammar/grammar_cache.h"
@@ -28,6 +29,7 @@ struct Service {
   std::string grammar;                                      // GBNF for requests that bring none; empty: any text
   /// Of the chat formats without and with tools: the special tokens that their marks consist of.
   std::array<std::vector<llama::Token>, 2> mark_tokens;
+  PromptBound prompt_bound;
 
   [[nodiscard]] const llama::Vocab& vocab() const { return model.vocab(); }
 };

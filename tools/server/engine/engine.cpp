@@ -52,7 +52,7 @@ void Engine::submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mai
         strf("Field 'n': %d completions asked for, the server has %d slots", request.n_completions, params_.n_slots),
         "start the server with a larger -np");
   }
-  const std::size_t n_prompt = request.prompt.size();
+  const std::size_t n_prompt = std::max(request.prompt.size(), request.prompt_at_least);
   const bool fits = n_prompt < static_cast<std::size_t>(params_.n_ctx_slot);
   {
     const std::lock_guard lock(mutex_);
@@ -66,8 +66,8 @@ void Engine::submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mai
   }
   // At once and not when its turn comes: by then a stream's header may have gone out.
   const Error error(ErrorCode::exceeds_limit,
-                    strf("request (%zu tokens) exceeds the available context size (%d tokens), try increasing it",
-                         n_prompt, params_.n_ctx_slot),
+                    strf("request (%s%zu tokens) exceeds the available context size (%d tokens), try increasing it",
+                         request.prompt_at_least > 0 ? "at least " : "", n_prompt, params_.n_ctx_slot),
                     "start the server with a larger -c, or a smaller -np");
   for (int i = 0; i < request.n_completions; ++i)
     mailbox->push(first_answer + i, ErrorEvent{error, static_cast<int>(n_prompt), params_.n_ctx_slot});

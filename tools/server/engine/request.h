@@ -20,6 +20,9 @@ using llama::Token;
 /// (slots, context).
 struct GenerateRequest {
   std::vector<Token> prompt;  // every id is inside the vocabulary
+  /// Of a text that is too long for any context, and was not tokenised: so many tokens it has, if not more; `prompt` is
+  /// empty then.
+  std::size_t prompt_at_least = 0;
   llama::SamplingParams sampling;
   int n_predict = -1;     // -1: until the context is full; 0: only evaluate the prompt
   int n_completions = 1;  // answers to the same prompt; the prompt is evaluated once

@@ -106,8 +106,25 @@ void Answering::take(Mailbox::Letter& letter, std::string* stream) {
     answer.end = std::move(std::get<FinalEvent>(letter.event));
     answer.ended = true;
     ++n_ended_;
+    if (answer.end.stop == StopType::word) drop_hidden_probabilities(letter.answer);
     if (stream != nullptr) format_->stream_end(letter.answer, answer, *stream);
   }
+}
+
+/// Of the tokens that only the stop string or what follows it stands in.
+void Answering::drop_hidden_probabilities(int index) {
+  Answer& answer = answers_[static_cast<std::size_t>(index)];
+  const GenerateRequest& prompt =
+      request_
+          .prompts[static_cast<std::size_t>(index) / static_cast<std::size_t>(request_.prompts.front().n_completions)];
+  std::size_t n = 0;
+  for (std::size_t begin = 0; n < answer.probabilities.size() && begin < answer.text.size(); ++n) {
+    const Token token = answer.tokens[n];
+    const bool show =
+        prompt.show_special || std::binary_search(prompt.shown_tokens.begin(), prompt.shown_tokens.end(), token);
+    begin += service_->vocab().piece(token, show ? llama::SpecialText::show : llama::SpecialText::hide).size();
+  }
+  answer.probabilities.erase(answer.probabilities.begin() + static_cast<std::ptrdiff_t>(n), answer.probabilities.end());
 }
 
 void Answering::take_token(int index, const TokenEvent& event, std::string* stream) {

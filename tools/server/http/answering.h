@@ -41,6 +41,7 @@ class Answering {
 
  private:
   void take(Mailbox::Letter& letter, std::string* stream);
+  void drop_hidden_probabilities(int index);
   void take_token(int index, const TokenEvent& event, std::string* stream);
   /// Until a comment keeps the stream alive; at most kPoll.
   [[nodiscard]] std::chrono::milliseconds until_ping() const;
