@@ -304,6 +304,16 @@ void check_idle_fields(const Fields& fields) {
   (void)fields.integer("n_cache_reuse", 0, kIntMax);
 }
 
+void read_stream_options(const Fields& fields, AnswerOptions& options) {
+  const Json* stream = fields.find("stream_options");
+  if (stream == nullptr) return;
+  if (!stream->is_object()) bad_field("stream_options", "an object", *stream);
+  const auto usage = stream->find("include_usage");
+  if (usage == stream->end() || usage->is_null()) return;
+  if (!usage->is_boolean()) bad_field("stream_options.include_usage", "true or false", *usage);
+  options.include_usage = usage->get<bool>();
+}
+
 }  // namespace
 
 void check_text_fields(const Fields& fields) {
@@ -363,14 +373,7 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   pattern.show_special = service.settings.prompt.special;
 
   fields.read("stream", options.stream);
-  if (const Json* stream_options = fields.find("stream_options")) {
-    if (!stream_options->is_object()) bad_field("stream_options", "an object", *stream_options);
-    const auto usage = stream_options->find("include_usage");
-    if (usage != stream_options->end() && !usage->is_null()) {
-      if (!usage->is_boolean()) bad_field("stream_options.include_usage", "true or false", *usage);
-      options.include_usage = usage->get<bool>();
-    }
-  }
+  read_stream_options(fields, options);
   fields.read("return_tokens", options.return_tokens);
   fields.read("timings_per_token", options.timings_per_token);
   fields.read("verbose", options.verbose);
