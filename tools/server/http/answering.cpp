@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "api/pieces.h"
+#include "llama/utf8.h"
 
 namespace server {
 namespace {
@@ -117,12 +118,14 @@ void Answering::drop_hidden_probabilities(int index) {
   const GenerateRequest& prompt =
       request_
           .prompts[static_cast<std::size_t>(index) / static_cast<std::size_t>(request_.prompts.front().n_completions)];
+  llama::Utf8Stream characters;  // as the text was made
   std::size_t n = 0;
   for (std::size_t begin = 0; n < answer.probabilities.size() && begin < answer.text.size(); ++n) {
     const Token token = answer.tokens[n];
     const bool show =
         prompt.show_special || std::binary_search(prompt.shown_tokens.begin(), prompt.shown_tokens.end(), token);
-    begin += service_->vocab().piece(token, show ? llama::SpecialText::show : llama::SpecialText::hide).size();
+    const auto special = show ? llama::SpecialText::show : llama::SpecialText::hide;
+    begin += characters.push(service_->vocab().piece(token, special)).size();
   }
   answer.probabilities.erase(answer.probabilities.begin() + static_cast<std::ptrdiff_t>(n), answer.probabilities.end());
 }
