@@ -26,7 +26,8 @@ void apply_key_file(Target& target, const Argument& argument) {
     if (!line.empty()) target.settings.server.api_keys.push_back(line);
   }
   // Without a key the server would be open to all.
-  if (target.settings.server.api_keys.size() == before) bad_value(argument, "a file with one key a line, not an empty one");
+  if (target.settings.server.api_keys.size() == before)
+    bad_value(argument, "a file with one key a line, not an empty one");
 }
 
 void apply_api_keys(Target& target, const Argument& argument) {

@@ -32,8 +32,8 @@ class NativeFormat : public AnswerFormat {
   Json whole(const std::vector<Answer>& answers) override {
     Json all = Json::array();
     for (std::size_t i = 0; i < answers.size(); ++i) {
-      all.push_back(
-          select_fields(native_answer_json(static_cast<int>(i), answers[i], request_, service_, false), request_.options.response_fields));
+      all.push_back(select_fields(native_answer_json(static_cast<int>(i), answers[i], request_, service_, false),
+                                  request_.options.response_fields));
     }
     return all.size() == 1 && !request_.prompt_was_list ? all[0] : all;
   }
@@ -63,7 +63,9 @@ class NativeFormat : public AnswerFormat {
       json["tokens_evaluated"] = answer.end.n_prompt;
       append_event(json, out);
     }
-    append_event(select_fields(native_answer_json(index, answer, request_, service_, true), request_.options.response_fields), out);
+    append_event(
+        select_fields(native_answer_json(index, answer, request_, service_, true), request_.options.response_fields),
+        out);
   }
 
   void stream_close(const std::vector<Answer>&, std::string&) override {}
@@ -71,7 +73,7 @@ class NativeFormat : public AnswerFormat {
  private:
   static Json part_json(int index, int slot, const std::string& content, int n_predicted) {
     return {{"index", index},       {"content", content}, {"tokens", Json::array()},
-            {"stop", false},        {"id_slot", slot},      {"tokens_predicted", n_predicted},
+            {"stop", false},        {"id_slot", slot},    {"tokens_predicted", n_predicted},
             {"tokens_evaluated", 0}};
   }
 
@@ -82,7 +84,7 @@ class NativeFormat : public AnswerFormat {
 }  // namespace
 
 Json native_answer_json(int index, const Answer& answer, const CompletionRequest& request, const Service& service,
-                      bool streamed) {
+                        bool streamed) {
   const GenerateRequest& prompt = prompt_of(request, index);
   const FinalEvent& end = answer.end;
   Json json = {{"index", index},

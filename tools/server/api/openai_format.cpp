@@ -42,8 +42,7 @@ class OpenAiFormat : public AnswerFormat {
 
   /// With "verbose" the answer holds the native one too.
   void add_native(Json& json, int index, const Answer& answer, bool streamed) const {
-    if (request_.options.verbose)
-      json["__verbose"] = native_answer_json(index, answer, request_, service_, streamed);
+    if (request_.options.verbose) json["__verbose"] = native_answer_json(index, answer, request_, service_, streamed);
   }
 
   Json logprobs_json(const Answer& answer) const {

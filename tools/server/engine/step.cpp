@@ -124,7 +124,8 @@ void Engine::after_prompt(Slot& slot, int n_tokens, const llama::StepResult::Seq
   slot.timings.prompt_n += n_tokens;
   slot.timings.prompt_ms = now_ms() - slot.prompt_start_ms;
   if (slot.request.report_progress) {
-    slot.reply.push(ProgressEvent{slot.id, slot.n_prompt, slot.timings.cache_n, slot.n_prompt_done, slot.timings.prompt_ms});
+    slot.reply.push(
+        ProgressEvent{slot.id, slot.n_prompt, slot.timings.cache_n, slot.n_prompt_done, slot.timings.prompt_ms});
   }
   if (slot.n_prompt_done < slot.n_prompt) return;
   slot.generate_start_ms = now_ms();
