@@ -2,6 +2,10 @@
 // bandwidth, a GEMM's operations per second as a share of the 8-bit peak. Limit and kernel take turns in one process;
 // the share is the median of the pairs' ratios, with the lowest and highest beside it.
 //
+// A GEMV also tells its rate on weights that stay in the cache (`cached`), and its share of the lower of both limits
+// (`of_limit`): a type of few bits per weight is bound by instructions. moe_gemv: one row meets 8 of 128 experts'
+// matrices.
+//
 //   build/bench/cpu_matmul_bench [--isa=NAME] [--threads=N] [--benchmark_filter=gemv/q4_0]
 #include <benchmark/benchmark.h>
 
@@ -10,6 +14,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -45,15 +50,22 @@ Setup& setup() {
   return value;
 }
 
-/// Weights in as many copies as it takes to exceed four times the last-level cache.
+constexpr std::size_t kExperts = 128, kExpertsUsed = 8;
+constexpr std::size_t kCachedBytes = 192 << 10;  // of weights per thread: they stay in its second-level cache
+
+enum class Copies : std::uint8_t { one, in_turn, experts };
+
+/// Weights in as many copies as it takes to exceed four times the last-level cache; of experts at least as many as a
+/// layer has, met in no order.
 class Problem {
  public:
-  Problem(DType type, const MatShape& shape, std::int64_t m, bool rotate)
+  Problem(DType type, const MatShape& shape, std::int64_t m, Copies copies)
       : type_(type),
         shape_(shape),
         m_(m),
         row_(row_bytes(type, shape.k)),
-        copies_(rotate ? 4 * last_level_cache_bytes() / (row_ * static_cast<std::size_t>(shape.n)) + 2 : 1),
+        copies_(count(copies, row_ * static_cast<std::size_t>(shape.n))),
+        step_(copies == Copies::experts ? 37 : 1),  // 37 would have to divide the layers of experts
         weights_(row_ * static_cast<std::size_t>(shape.n) * copies_),
         act_(act_bytes(type_info(type).act, shape.k, m)),
         dst_(static_cast<std::size_t>(m * shape.n)) {
@@ -63,9 +75,15 @@ class Problem {
       state = state * 1664525u + 1013904223u;
       v = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
     }
-    for (std::size_t r = 0; r < kDistinctRows && r < static_cast<std::size_t>(shape.n); ++r) {
-      std::rotate(x.begin(), x.begin() + 7, x.begin() + shape.k);
-      quantise_row(type, {x.data(), static_cast<std::size_t>(shape.k)}, {}, weights_.data() + r * row_);
+    const auto together = static_cast<std::size_t>(type_info(type).rows_per_group);
+    std::vector<float> group;
+    for (std::size_t r = 0; r < kDistinctRows && r < static_cast<std::size_t>(shape.n); r += together) {
+      group.clear();
+      for (std::size_t i = 0; i < together; ++i) {
+        std::rotate(x.begin(), x.begin() + 7, x.begin() + shape.k);
+        group.insert(group.end(), x.begin(), x.begin() + shape.k);
+      }
+      quantise_rows(type, group, shape.k, {}, weights_.data() + r * row_);
     }
     for (std::size_t r = kDistinctRows; r < static_cast<std::size_t>(shape.n) * copies_; ++r) {
       std::memcpy(weights_.data() + r * row_, weights_.data() + r % kDistinctRows * row_, row_);
@@ -92,6 +110,13 @@ class Problem {
   }
 
  private:
+  static std::size_t count(Copies copies, std::size_t bytes) {
+    if (copies == Copies::one) return 1;
+    const std::size_t n = 4 * last_level_cache_bytes() / bytes + 2;
+    if (copies == Copies::in_turn) return n;
+    return (n + kExperts - 1) / kExperts * kExperts;
+  }
+
   void work(int thread, std::size_t times) {
     const std::int64_t threads = setup().threads;
     const std::int64_t share = (shape_.n / threads + 31) / 32 * 32;
@@ -106,7 +131,7 @@ class Problem {
     args.dst_row_stride = shape_.n;
     args.scratch = scratch_[static_cast<std::size_t>(thread)]->data();
     for (std::size_t t = 0; t < times; ++t) {
-      args.weights = weights_.data() + (next_ + t) % copies_ * weight_bytes();
+      args.weights = weights_.data() + (next_ + t) * step_ % copies_ * weight_bytes();
       setup().table->of(type_).mul_mat(args);
     }
   }
@@ -114,7 +139,7 @@ class Problem {
   DType type_;
   MatShape shape_;
   std::int64_t m_;
-  std::size_t row_, copies_, next_ = 0;
+  std::size_t row_, copies_, step_, next_ = 0;
   Aligned weights_, act_;
   std::vector<float> dst_;
   std::vector<std::unique_ptr<Aligned>> scratch_;
@@ -131,25 +156,49 @@ void report(benchmark::State& state, std::vector<double> rates, std::vector<doub
   state.counters["share_max"] = shares.back();
 }
 
-void run_gemv(benchmark::State& state, DType type, const MatShape& shape, std::int64_t m) {
-  Problem problem(type, shape, m, true);
+/// As many rows as stay in the caches of the threads.
+MatShape cached_shape(DType type, const MatShape& shape) {
+  const auto rows = static_cast<std::int64_t>(kCachedBytes / row_bytes(type, shape.k)) / 32 * 32;
+  return {shape.name, std::max<std::int64_t>(rows, 32) * setup().threads, shape.k};
+}
+
+void run_gemv_of(benchmark::State& state, Problem& problem, Problem& cached, std::size_t times) {
   (void)problem.run(1);
-  std::vector<double> rates, shares;
+  (void)cached.run(1);
+  const auto repeats = std::max<std::size_t>(1, times * problem.weight_bytes() / cached.weight_bytes() / 4);
+  std::vector<double> rates, shares, cached_rates, of_limit;
   for (auto _ : state) {
-    const double limit = setup().probe->run(0.1);
-    const std::size_t times = problem.copies();
+    const double before = setup().probe->run(0.1);
     const double seconds = problem.run(times);
     const double rate = static_cast<double>(problem.weight_bytes() * times) / seconds;
-    const double after = setup().probe->run(0.1);
+    const double bandwidth = 0.5 * (before + setup().probe->run(0.1));
+    cached_rates.push_back(static_cast<double>(cached.weight_bytes() * repeats) / cached.run(repeats));
     state.SetIterationTime(seconds / static_cast<double>(times));
     rates.push_back(rate);
-    shares.push_back(rate / (0.5 * (limit + after)));
+    shares.push_back(rate / bandwidth);
+    of_limit.push_back(rate / std::min(bandwidth, cached_rates.back()));
   }
   report(state, rates, shares, "GB/s", 1e-9);
+  const auto median = [](std::vector<double>& v) {
+    std::sort(v.begin(), v.end());
+    return v[v.size() / 2];
+  };
+  state.counters["cached"] = median(cached_rates) * 1e-9;
+  state.counters["of_limit"] = median(of_limit);
+}
+
+void run_gemv(benchmark::State& state, DType type, const MatShape& shape, std::int64_t m) {
+  Problem problem(type, shape, m, Copies::in_turn), cached(type, cached_shape(type, shape), m, Copies::one);
+  run_gemv_of(state, problem, cached, problem.copies());
+}
+
+void run_moe_gemv(benchmark::State& state, DType type, const MatShape& shape, std::int64_t m) {
+  Problem problem(type, shape, m, Copies::experts), cached(type, cached_shape(type, shape), m, Copies::one);
+  run_gemv_of(state, problem, cached, problem.copies() / kExpertsUsed * kExpertsUsed);
 }
 
 void run_gemm(benchmark::State& state, DType type, const MatShape& shape, std::int64_t m) {
-  Problem problem(type, shape, m, false);
+  Problem problem(type, shape, m, Copies::one);
   (void)problem.run(1);
   std::vector<double> rates, shares;
   for (auto _ : state) {
@@ -180,6 +229,7 @@ void register_all() {
             ->Unit(benchmark::kMillisecond);
       };
       for (const std::int64_t m : {1, 4}) add("gemv", run_gemv, m);
+      if (std::string_view(shape.name).ends_with("_exp")) add("moe_gemv", run_moe_gemv, 1);
       for (const std::int64_t m : {32, 512}) add("gemm", run_gemm, m);
     }
   }
