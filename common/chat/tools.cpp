@@ -24,24 +24,14 @@ bool type_is(const ordered_json& type, std::string_view name) {
 
 ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth);
 
-/// All of them hold: what one of them says is said.
-ValueKind kind_of_all(const ordered_json& branches, const ordered_json& root, int depth) {
-  ValueKind kind = ValueKind::either;
+/// Text if a branch is, else `unless_said` until a branch says the opposite: json where any branch may be what comes
+/// (anyOf, oneOf), either where all of them hold and what one of them says is said (allOf).
+ValueKind kind_of(const ordered_json& branches, const ordered_json& root, int depth, ValueKind unless_said) {
+  ValueKind kind = unless_said;
   for (const auto& branch : branches) {
     const ValueKind k = kind_at(branch, root, depth + 1);
     if (k == ValueKind::text) return k;
-    if (k == ValueKind::json) kind = k;
-  }
-  return kind;
-}
-
-/// Over the branches of anyOf or oneOf: text if any may be one.
-ValueKind kind_of_branches(const ordered_json& branches, const ordered_json& root, int depth) {
-  ValueKind kind = ValueKind::json;
-  for (const auto& branch : branches) {
-    const ValueKind k = kind_at(branch, root, depth + 1);
-    if (k == ValueKind::text) return k;
-    if (k == ValueKind::either) kind = k;
+    if (k != unless_said) kind = k;
   }
   return kind;
 }
@@ -59,9 +49,9 @@ ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth
   }
   for (const char* key : {"anyOf", "oneOf"})
     if (const auto branches = schema.find(key); branches != schema.end() && branches->is_array())
-      return kind_of_branches(*branches, root, depth);
+      return kind_of(*branches, root, depth, ValueKind::json);
   if (const auto branches = schema.find("allOf"); branches != schema.end() && branches->is_array())
-    return kind_of_all(*branches, root, depth);
+    return kind_of(*branches, root, depth, ValueKind::either);
   for (const char* key : {"pattern", "minLength", "maxLength", "format"})
     if (schema.contains(key)) return ValueKind::text;
   for (const char* key : {"properties", "items", "prefixItems", "additionalProperties"})

@@ -40,9 +40,8 @@ ggml::Error with_file_name(const ggml::Error& error, const Settings& settings) {
 /// A model's file is read where it is mapped, so its loss is a signal and no error: the process says why it ends.
 void explain_bus_error(int) {
   constexpr std::string_view kText =
-      "error: a mapped file can no longer be read: the model's file has become shorter, its disk has failed or is "
-      "gone. "
-      "Start again when the file is whole; --no-mmap reads it into memory at the start\n";
+      "error: a mapped file can no longer be read: the model's file has become shorter, its disk has failed or "
+      "is gone. Start again when the file is whole; --no-mmap reads it into memory at the start\n";
   (void)!write(STDERR_FILENO, kText.data(), kText.size());  // then the access is made again, and the signal ends all
 }
 

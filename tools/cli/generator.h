@@ -8,15 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/log/timings.h"
 #include "llama/context.h"
 #include "llama/sampler.h"
 
 namespace cli {
-
-struct GeneratorTimings {
-  double prompt_ms = 0, generate_ms = 0;
-  int n_prompt = 0, n_generated = 0;
-};
 
 enum class Ending : std::uint8_t {
   end_of_generation,  // the model ended its turn
@@ -45,7 +41,7 @@ class Generator {
                   const std::function<void(std::string_view)>& on_text);
   /// The tokens of prompt and answers so far.
   [[nodiscard]] const std::vector<llama::Token>& tokens() const { return tokens_; }
-  [[nodiscard]] const GeneratorTimings& timings() const { return timings_; }
+  [[nodiscard]] const common::RunTimings& timings() const { return timings_; }
   void show_special(bool show) { show_special_ = show; }
   /// Special tokens (ascending) whose text is handed out all the same: the marks of a chat format.
   void show_tokens(std::vector<llama::Token> tokens) { shown_tokens_ = std::move(tokens); }
@@ -71,7 +67,7 @@ class Generator {
   std::size_t n_cached_ = 0;          // of them in the cache
   std::size_t n_prompt_ = 0;          // of them given to set_prompt()
   std::optional<int> n_keep_;         // nothing: no context shift
-  GeneratorTimings timings_;
+  common::RunTimings timings_;
   bool show_special_ = false;
   std::vector<llama::Token> shown_tokens_;
 };

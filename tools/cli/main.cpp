@@ -233,8 +233,7 @@ class Session {
   }
 
   void finish() const {
-    const cli::GeneratorTimings& t = generator_.timings();
-    if (settings_.prompt.show_timings) common::print_timings({t.prompt_ms, t.generate_ms, t.n_prompt, t.n_generated});
+    if (settings_.prompt.show_timings) common::print_timings(generator_.timings());
   }
 
   const Settings& settings_;

@@ -71,27 +71,24 @@ void Queue::push(std::function<void()> work, Label label) {
   put(std::move(command));
 }
 
-void Queue::record(QueueEvent& event) {
+void Queue::put_event(QueueEvent& event, std::uint64_t number, bool waits) {
   Command command;
   command.event = &event;
-  command.number = event.announce();
+  command.number = number;
+  command.waits = waits;
   put(std::move(command));
+}
+
+void Queue::record(QueueEvent& event) {
+  put_event(event, event.announce(), false);
 }
 
 void Queue::wait_for(QueueEvent& event) {
-  Command command;
-  command.event = &event;
-  command.number = event.announced();
-  command.waits = true;
-  put(std::move(command));
+  put_event(event, event.announced(), true);
 }
 
 void Queue::hold(QueueEvent& gate) {
-  Command command;
-  command.event = &gate;
-  command.number = gate.announce();
-  command.waits = true;
-  put(std::move(command));
+  put_event(gate, gate.announce(), true);
 }
 
 void Queue::open(QueueEvent& gate) {

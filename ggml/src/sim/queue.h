@@ -84,6 +84,7 @@ class Queue {
   };
 
   void put(Command command);
+  void put_event(QueueEvent& event, std::uint64_t number, bool waits);
   void main();
   void execute(Command& command);
   void delay();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/log/timings.h"
 #include "engine/engine.h"
 #include "engine/rows.h"
 #include "ggml/log.h"
@@ -252,16 +253,11 @@ SlotStatus slot_status(const Slot& slot) {
 
 void log_timings(const Slot& slot, const llama::ContextStats& stats) {
   const Timings& t = slot.timings;
-  const auto per = [](double a, double b) { return b > 0 ? a / b : 0.0; };
-  const auto line = [&](const char* name, double ms, int n) {
-    ggml::logf(ggml::LogLevel::info,
-               "slot %d: task %llu: %s time = %10.2f ms / %5d tokens (%8.2f ms per token, %8.2f tokens per second)",
-               slot.id, static_cast<unsigned long long>(slot.task), name, ms, n, per(ms, n), per(1000.0 * n, ms));
-  };
-  line("prompt eval", t.prompt_ms, t.prompt_n);
-  line("       eval", t.predicted_ms, t.predicted_n);
-  ggml::logf(ggml::LogLevel::info, "slot %d: task %llu:       total time = %10.2f ms / %5d tokens", slot.id,
-             static_cast<unsigned long long>(slot.task), t.prompt_ms + t.predicted_ms, t.prompt_n + t.predicted_n);
+  for (const std::string& line :
+       common::timing_lines({t.prompt_ms, t.predicted_ms, t.prompt_n, t.predicted_n}, "tokens")) {
+    ggml::logf(ggml::LogLevel::info, "slot %d: task %llu: %s", slot.id, static_cast<unsigned long long>(slot.task),
+               line.c_str());
+  }
   ggml::logf(ggml::LogLevel::info, "slot %d: task %llu:    graphs reused = %10llu", slot.id,
              static_cast<unsigned long long>(slot.task),
              static_cast<unsigned long long>(stats.steps > stats.graph_builds ? stats.steps - stats.graph_builds : 0));
