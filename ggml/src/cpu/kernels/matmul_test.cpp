@@ -59,6 +59,13 @@ TEST_P(Kernels, MultiplyRowsOfEveryLength) {
   }
 }
 
+/// Longer than the scratch holds activations of, and the last piece short.
+TEST_P(Kernels, MultiplyLongRows) {
+  const std::int64_t block = type_info(GetParam().type).block_weights;
+  if (block == 1 || block == 256) return;
+  EXPECT_EQ(fault_of(*GetParam().table, {.type = GetParam().type, .k = 195 * 128, .n = 3, .m = 1}), "");
+}
+
 TEST_P(Kernels, MultiplyBatchesOfEverySize) {
   const std::int64_t block = type_info(GetParam().type).block_weights;
   const std::int64_t k = block == 256 ? 512 : block > 32 ? 384 : 288;
