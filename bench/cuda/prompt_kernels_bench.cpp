@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -109,9 +110,9 @@ void bench_experts(DType type, int k, int n, int tokens, int tile) {
   constexpr int kExperts = 128, kUsed = 8;
   const Matrix matrix(type, k, n, kExperts);
   const int pairs = tokens * kUsed;
-  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(pairs));
   std::mt19937 random(2);
-  for (int i = 0; i < pairs; ++i) ids.push_back(static_cast<std::int32_t>(random() % kExperts));
+  for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % kExperts);
   const Random<std::int32_t> device_ids(ids);
   const std::size_t cells = static_cast<std::size_t>(pairs) * static_cast<std::size_t>(k);
   const Random<std::int8_t> q(cells);
@@ -178,8 +179,8 @@ void bench_attention(DType type, const Heads& heads, int rows, int depth, bool f
   p.v_of_k = heads.v_of_k;
   const int blocks = (depth + rows + kKvBlockTokens - 1) / kKvBlockTokens;
   const Random<std::uint8_t> pool(p.kv.block_bytes() * static_cast<std::size_t>(blocks));
-  std::vector<std::int32_t> table;
-  for (int i = 0; i < blocks; ++i) table.push_back(i);
+  std::vector<std::int32_t> table(static_cast<std::size_t>(blocks));
+  std::iota(table.begin(), table.end(), 0);
   const Random<std::int32_t> device_table(table), spans(std::vector<std::int32_t>{0, rows, depth, 0, 0, -1, -1, -1}),
       n_spans(std::vector<std::int32_t>{1});
   AttentionArgs a;

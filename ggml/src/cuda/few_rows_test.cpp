@@ -29,7 +29,8 @@ std::vector<std::int32_t> random_pool(TestBed& bed, const KvLayout& kv, int n_bl
   const auto fill = [&](std::byte* values, std::byte* scales, DType type, int dim) {
     const KvForm form = kv_form(type);
     const std::vector<float> x = bed.normal(std::int64_t{kKvBlockTokens} * kv.n_head_kv * dim, 1.0f);
-    for (std::size_t row = 0; row < static_cast<std::size_t>(kKvBlockTokens * kv.n_head_kv); ++row)
+    const std::size_t rows = std::size_t{kKvBlockTokens} * static_cast<std::size_t>(kv.n_head_kv);
+    for (std::size_t row = 0; row < rows; ++row)
       encode_kv_row(type, x.data() + row * static_cast<std::size_t>(dim), dim, values + row * form.value_bytes(dim),
                     scales + row * form.scale_bytes(dim));
   };

@@ -37,8 +37,8 @@ class OneNode {
   }
   TensorId spans() { return integers(Shape(8, kSpans)); }
   GraphBuilder::AttentionInputs cache() { return {integers(Shape(1)), spans(), integers(Shape(16))}; }
-  void add(Op op, OpParams params, std::initializer_list<TensorId> src, std::span<const Slot> slots = {}) {
-    (void)b_.add(op, std::move(params), std::span(src.begin(), src.size()), slots, "y");
+  void add(Op op, const OpParams& params, std::initializer_list<TensorId> src, std::span<const Slot> slots = {}) {
+    (void)b_.add(op, params, std::span(src.begin(), src.size()), slots, "y");
   }
   [[nodiscard]] const Graph& graph() const { return b_.graph(); }
 
