@@ -248,8 +248,9 @@ void check_notation(const char* source, const NotationCase& c, const std::string
   demand.tools = &tools;
   demand.choice = ToolChoice::required;
   const std::string gbnf = reply_grammar(*find_reply_format(source), demand)->gbnf;
-  for (const char* value : c.right) EXPECT_TRUE(accepts(gbnf, before + value + after)) << value << "\n" << gbnf;
-  for (const char* value : c.wrong) EXPECT_FALSE(accepts(gbnf, before + value + after)) << value << "\n" << gbnf;
+  const auto reply = [&](const char* value) { return std::string(before).append(value).append(after); };
+  for (const char* value : c.right) EXPECT_TRUE(accepts(gbnf, reply(value))) << value << "\n" << gbnf;
+  for (const char* value : c.wrong) EXPECT_FALSE(accepts(gbnf, reply(value))) << value << "\n" << gbnf;
 }
 
 TEST(ReplyGrammar, BindsGemmasNotationToTheWholeSchema) {
@@ -279,7 +280,6 @@ TEST(ReplyGrammar, BindsGemmasNotationToTheWholeSchema) {
 }
 
 TEST(ReplyGrammar, BindsNestedTagsToTheWholeSchema) {
-  const std::string mark = "]<]minimax[>[";
   const NotationCase cases[] = {
       {R"({"type":["integer","null"]})", {"5", "null"}, {"5.5", "x"}},
       {R"({"enum":[1,2]})", {"1"}, {"3", "x"}},
@@ -290,10 +290,9 @@ TEST(ReplyGrammar, BindsNestedTagsToTheWholeSchema) {
       {R"({"type":"object","properties":{"a":{"type":"array","items":{"enum":["x"]}}},"required":["a"]})",
        {"]<]minimax[>[<a>]<]minimax[>[<item>x]<]minimax[>[</item>]<]minimax[>[</a>"},
        {"", "x"}}};
-  for (const NotationCase& c : cases) {
-    check_notation(mark.c_str(), c, mark + "<tool_call>\n" + mark + "<invoke name=\"f\">" + mark + "<v>",
-                   mark + "</v>" + mark + "</invoke>\n" + mark + "</tool_call>");
-  }
+  for (const NotationCase& c : cases)
+    check_notation("]<]minimax[>[", c, "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"f\">]<]minimax[>[<v>",
+                   "]<]minimax[>[</v>]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>");
 }
 
 TEST(ReplyGrammar, NamesTheToolWhoseSchemaIsWrong) {

@@ -71,6 +71,10 @@ class Server:
     def rss_kib(self):
         return self.memory_kib("VmRSS")
 
+    def sanitized(self):
+        """A sanitizer reserves terabytes of address space, and multiplies the memory in use by its shadow."""
+        return self.memory_kib("VmSize") > 1 << 30
+
     # Requests.
     def get(self, path, **kwargs):
         return httpx.get(self.url + path, timeout=60, **kwargs)

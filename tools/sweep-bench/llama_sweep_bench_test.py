@@ -73,7 +73,8 @@ class Compare(Case):
         self.assertRegex(lines[-1], r"^B / A: geometric mean of the ratios over 2 depths: PP [\d.]+, TG [\d.]+$")
 
     def test_only_flags_that_move_weights_load_again(self):
-        for flags, loads in ((("-t 2", "-ub 32 -ctk q8_0 -c 512 --poll 10"), 1), (("-ngl 99", "-ngl all"), 1), (("-C 0x1", "-t 2"), 1),
+        core = f"-C {1 << min(os.sched_getaffinity(0)):#x}"
+        for flags, loads in ((("-t 2", "-ub 32 -ctk q8_0 -c 512 --poll 10"), 1), (("-ngl 99", "-ngl all"), 1), ((core, "-t 2"), 1),
                              (("-ngl 99", "-ngl 2"), 2), (("", "-ot attn=CPU"), 2), (("-nkvo", "-ngl 0"), 2),
                              (("", "--no-mmap"), 2)):
             with self.subTest(flags=flags):

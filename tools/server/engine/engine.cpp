@@ -53,17 +53,16 @@ void Engine::submit(GenerateRequest request, const std::shared_ptr<Mailbox>& mai
         "start the server with a larger -np");
   }
   const std::size_t n_prompt = std::max(request.prompt.size(), request.prompt_at_least);
-  const bool fits = n_prompt < static_cast<std::size_t>(params_.n_ctx_slot);
-  {
-    const std::lock_guard lock(mutex_);
-    if (stopping_) throw Error(ErrorCode::unavailable, "the server is shutting down");
-    if (fits) incoming_.push_back({next_task_++, std::move(request), mailbox, first_answer});
-    if (!fits) ++n_too_long_;
-  }
-  if (fits) {
+  std::unique_lock lock(mutex_);
+  if (stopping_) throw Error(ErrorCode::unavailable, "the server is shutting down");
+  if (n_prompt < static_cast<std::size_t>(params_.n_ctx_slot)) {
+    incoming_.push_back({next_task_++, std::move(request), mailbox, first_answer});
+    lock.unlock();
     wake_.notify_one();
     return;
   }
+  ++n_too_long_;
+  lock.unlock();
   // At once and not when its turn comes: by then a stream's header may have gone out.
   const Error error(ErrorCode::exceeds_limit,
                     strf("request (%s%zu tokens) exceeds the available context size (%d tokens), try increasing it",
