@@ -337,7 +337,7 @@ def test_unknown_paths_and_methods(server):
     response = server.get("/nowhere")
     assert response.status_code == 404
     assert response.json()["error"] == {"code": 404, "message": "File Not Found", "type": "not_found_error"}
-    assert server.get("/completion").status_code == 404
+    assert server.get("/completion").status_code == 405
     for path in ("/v1/embeddings", "/rerank", "/infill", "/v1/messages"):
         assert server.post(path, {}).status_code == 501
     assert server.get("/tools").json()["error"]["type"] == "feature_disabled"

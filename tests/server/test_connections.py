@@ -127,11 +127,52 @@ def test_a_client_that_stops_in_the_middle_of_a_request_is_let_go_after_the_time
         assert server.post("/tokenize", {"content": "x"}).status_code == 200
 
 
-@pytest.mark.parametrize("line,cause", [("TRACE / HTTP/1.1", "'TRACE'"), ("CONNECT x:1 HTTP/1.1", "'CONNECT'"), ("BREW / HTTP/1.1", "'BREW'"),
+@pytest.mark.parametrize("line,cause", [("TRACE /nowhere HTTP/1.1", "'TRACE'"), ("CONNECT x:1 HTTP/1.1", "'CONNECT'"), ("BREW / HTTP/1.1", "'BREW'"),
                                         ("GET /health HTTP/2.0", "'HTTP/2.0'"), ("PRI * HTTP/2.0", "'HTTP/2.0'")])
 def test_unknown_methods_and_versions_are_named(server, line, cause):
     status, text = split(exchange(server, line.encode() + b"\r\nHost: x\r\n\r\n"))
     assert status == 400 and cause in json.loads(text)["error"]["message"]
+
+
+@pytest.mark.parametrize("method,path,allow", [("TRACE", "/health", "GET, HEAD, OPTIONS"), ("DELETE", "/v1/chat/completions", "POST, OPTIONS"),
+                                               ("GET", "/completion", "POST, OPTIONS"), ("HEAD", "/completion", "POST, OPTIONS"),
+                                               ("POST", "/v1/models", "GET, HEAD, OPTIONS"), ("PUT", "/props", "GET, HEAD, POST, OPTIONS"),
+                                               ("PATCH", "/slots/0", "POST, OPTIONS"), ("DELETE", "/", "GET, HEAD, OPTIONS")])
+def test_a_path_with_another_method_is_405_and_says_which_it_takes(server, method, path, allow):
+    head, _, body = exchange(server, f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 405 ") and f"\r\nAllow: {allow}\r\n".encode() in head
+    if method != "HEAD":
+        message = json.loads(body)["error"]["message"]
+        assert method in message and path in message and allow in message
+
+
+def connection_headers(answer):
+    head = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+    return sorted(line.decode() for line in head if line.lower().startswith((b"connection:", b"keep-alive:")))
+
+
+@pytest.mark.parametrize("head", [b"POST /tokenize HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n", b"GET /nowhere HTTP/1.1\r\n\r\n",
+                                  b"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", b"POST /tokenize HTTP/1.1\r\n\r\n{}",
+                                  b"GET /health HTTP/1.1\r\nConnection: Close\r\n\r\n", b"GET /health HTTP/1.0\r\n\r\n",
+                                  b"GET /health HTTP/1.0\r\nConnection: close\r\n\r\n"], ids=lambda head: head[:60].decode())
+def test_the_end_of_a_connection_is_told_once(server, head):
+    assert connection_headers(exchange(server, head)) == ["Connection: close"]
+
+
+def test_http_1_0_is_kept_alive_when_it_asks_and_told_so(server):
+    keep = b"GET /health HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"
+    answer = exchange(server, keep + LAST)
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert connection_headers(answer)[0] == "Connection: keep-alive"
+
+
+@pytest.mark.parametrize("keep", [b"", b"Connection: Keep-Alive\r\n"])
+def test_a_stream_over_http_1_0_has_no_chunks_and_ends_with_the_connection(server, keep):
+    body = json.dumps({"prompt": "x", "n_predict": 3, "ignore_eos": True, "stream": True}).encode()
+    answer = exchange(server, b"POST /completion HTTP/1.0\r\n%sContent-Length: %d\r\n\r\n" % (keep, len(body)) + body)
+    head, _, events = answer.partition(b"\r\n\r\n")
+    assert b"chunked" not in head and connection_headers(answer) == ["Connection: close"]
+    assert events.startswith(b"data: {") and json.loads(events.split(b"data: ")[-1])["tokens_predicted"] == 3
 
 
 def test_the_whole_address_may_stand_in_the_request_line(server):

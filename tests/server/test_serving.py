@@ -280,6 +280,15 @@ def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):
     end = time.time() + seconds
     half = {}
 
+    def work():
+        """Rows that decoded and slots that were busy, added up over all steps."""
+        text = server.get("/metrics").text
+        steps, rows, busy = (float(re.search(rf"(?m)^llamacpp:{name} (\S+)$", text).group(1))
+                             for name in ("n_decode_total", "n_decode_rows_per_decode", "n_busy_slots_per_decode"))
+        return steps * rows, steps * busy
+
+    rows_before, busy_before = work()
+
     def client(i):
         n = 0
         with httpx.Client(timeout=60) as http:
@@ -308,3 +317,5 @@ def test_sixteen_clients_for_a_minute_lose_nothing_and_memory_stays(server):
     assert min(counts) > 0
     server.wait_until_idle()
     assert server.rss_kib() - half["rss"] < 16 * 1024
+    rows, busy = work()
+    assert rows - rows_before >= 0.8 * (busy - busy_before), "slots that are busy decode together"

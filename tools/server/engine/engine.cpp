@@ -17,6 +17,8 @@ using ggml::ErrorCode;
 using ggml::strf;
 
 constexpr auto kIdleWait = std::chrono::milliseconds(200);
+constexpr auto kReaderWait =
+    std::chrono::milliseconds(20);           // until readers that have fallen behind are looked at again
 constexpr double kStatusIntervalMs = 100.0;  // a copy of the slots' state per token would cost more than it tells
 
 }  // namespace
@@ -126,18 +128,17 @@ void Engine::loop() {
     drop_cancelled();
     while (start_deferred()) {
     }
-    if (any_active()) step();
+    const bool only_readers = any_active() && !step();
     publish_status();
 
     std::unique_lock lock(mutex_);
-    if (stopping_) {
-      const bool late = std::chrono::steady_clock::now() >= stop_deadline_;
-      if (!late && (any_active() || !deferred_.empty() || !incoming_.empty())) continue;
-      break;
-    }
+    const bool nothing_left = !any_active() && deferred_.empty() && incoming_.empty();
+    if (stopping_ && (nothing_left || std::chrono::steady_clock::now() >= stop_deadline_)) break;
     // What waits for a slot can start now: with all slots idle nothing else would wake this thread.
-    if (!any_active() && deferred_.empty() && incoming_.empty() && erase_requests_.empty())
+    if (nothing_left && erase_requests_.empty())
       wake_.wait_for(lock, kIdleWait);
+    else if (only_readers && incoming_.empty())
+      wake_.wait_for(lock, kReaderWait);
   }
   const Error error(ErrorCode::unavailable, "the server is shutting down");
   fail_running(error);

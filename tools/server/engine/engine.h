@@ -82,7 +82,8 @@ class Engine {
   };
 
   void loop();
-  void step();
+  /// False: there was nothing to compute but answers whose readers have fallen behind.
+  bool step();
   // Requests and slots.
   void take_new_tasks();
   void drop_cancelled();

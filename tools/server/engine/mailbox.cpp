@@ -7,6 +7,7 @@ void Mailbox::push(int answer, Event event) {
   {
     const std::lock_guard lock(mutex_);
     letters_.push_back({answer, std::move(event)});
+    n_unread_.store(letters_.size(), std::memory_order_relaxed);
   }
   arrived_.notify_one();
 }
@@ -16,6 +17,7 @@ std::optional<Mailbox::Letter> Mailbox::pop(std::chrono::milliseconds timeout) {
   if (!arrived_.wait_for(lock, timeout, [this] { return !letters_.empty(); })) return std::nullopt;
   Letter letter = std::move(letters_.front());
   letters_.pop_front();
+  n_unread_.store(letters_.size(), std::memory_order_relaxed);
   return letter;
 }
 

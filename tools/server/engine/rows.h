@@ -13,6 +13,7 @@ struct Engine::Rows {
   std::vector<Slot*> slots;  // beside `sequences`
   int n_tokens = 0;
   int n_decode = 0;
+  int n_unread = 0;  // answers left out because their readers have fallen behind
 };
 
 [[nodiscard]] std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b);

@@ -13,10 +13,12 @@ namespace server {
 using ggml::Error;
 using ggml::ErrorCode;
 
-void Engine::step() {
+bool Engine::step() {
   Rows& rows = *rows_;
   plan_rows(rows);
-  if (!rows.sequences.empty()) run_rows(rows);
+  if (rows.sequences.empty()) return rows.n_unread == 0;
+  run_rows(rows);
+  return true;
 }
 
 void Engine::run_rows(Rows& rows) {
@@ -57,8 +59,14 @@ void Engine::plan_rows(Rows& rows) {
   rows.slots.clear();
   rows.n_tokens = 0;
   rows.n_decode = 0;
+  rows.n_unread = 0;
   for (Slot& slot : slots_) {
-    if (slot.state != SlotState::generate || !make_room(slot)) continue;
+    if (slot.state != SlotState::generate) continue;
+    if (slot.reply.full()) {
+      ++rows.n_unread;
+      continue;
+    }
+    if (!make_room(slot)) continue;
     if (rows.n_tokens == context_.params().n_batch) break;
     rows.sequences.push_back(
         {slot.seq, {&slot.next, 1}, llama::Outputs::last, slot.sampler.get(), slot.adapter_scales});
@@ -77,7 +85,7 @@ void Engine::plan_rows(Rows& rows) {
     while (!context_.can_append(slot.seq, n) && free_idle_cache()) {
     }
     if (!context_.can_append(slot.seq, n)) {
-      if (rows.n_decode == 0)
+      if (rows.n_decode == 0 && rows.n_unread == 0)
         fail(slot,
              Error(ErrorCode::exceeds_limit, "Context size has been exceeded.", "start the server with a larger -c"));
       continue;  // running answers will end and free their cache

@@ -118,7 +118,9 @@ bool Connection::wait_readable() const {
 }
 
 bool Connection::wait_writable() const {
-  return wait(POLLOUT, write_timeout_);
+  if (wait(POLLOUT, write_timeout_)) return true;
+  write_timed_out_ = !ending_.load();
+  return false;
 }
 
 ssize_t Connection::receive(char* to, std::size_t size) {
@@ -158,7 +160,7 @@ ssize_t Connection::write(const char* from, std::size_t size) {
     const ssize_t n = ::send(handle_, from, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n >= 0) return n;
     if (errno == EINTR) continue;
-    if ((errno != EAGAIN && errno != EWOULDBLOCK) || !wait(POLLOUT, write_timeout_)) return -1;
+    if ((errno != EAGAIN && errno != EWOULDBLOCK) || !wait_writable()) return -1;
   }
 }
 

@@ -39,6 +39,8 @@ class Connection final : public httplib::Stream {
   [[nodiscard]] bool hung_up() const;
   /// Whether a read has waited in vain for the whole of the read timeout.
   [[nodiscard]] bool timed_out() const { return error_ == httplib::Error::Timeout; }
+  /// The same of a write, whose client does not read.
+  [[nodiscard]] bool write_timed_out() const { return write_timed_out_; }
   /// The client has closed its direction, which may mean that it has left or only that it has nothing more to send.
   /// Who writes something learns which: the system of one that has left answers with a reset. True at the first call
   /// and then every few seconds.
@@ -77,6 +79,7 @@ class Connection final : public httplib::Stream {
   std::vector<char> buffer_;
   std::size_t begin_ = 0, end_ = 0;  // of what has been received and not read, in buffer_
   bool ends_ = false;
+  mutable bool write_timed_out_ = false;
   bool probed_ = false;
   Clock::time_point last_probe_{};
 };

@@ -129,6 +129,27 @@ std::string reason_not_bound(const std::string& host, int error) {
   return "the system has no sockets of this kind";
 }
 
+/// Whether the connection stays open behind the answer, told in one way: the library adds to what is there already, and
+/// keeps connections for HTTP/1.0 without the word that such a client waits for.
+void settle_connection(const httplib::Request& request, bool crowded, httplib::Response& response) {
+  std::string wish = request.get_header_value("Connection");
+  std::transform(wish.begin(), wish.end(), wish.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool old = request.version == "HTTP/1.0";
+  // Without a length only the end of the connection ends a body; this version has no chunks.
+  const bool endless = old && response.content_provider_ != nullptr && !response.has_header("Content-Length");
+  const bool close = response.get_header_value("Connection") == "close" || crowded || endless ||
+                     wish.find("close") != std::string::npos ||
+                     (old && request.get_header_value("Connection") != "Keep-Alive");
+  response.headers.erase("Connection");
+  if (close) {
+    response.headers.erase("Keep-Alive");
+    response.set_header("Connection", "close");
+  } else if (old) {
+    response.set_header("Connection", "keep-alive");
+  }
+}
+
 bool list_contains(const std::string& list, const std::string& wanted) {
   std::size_t begin = 0;
   while (begin <= list.size()) {
@@ -270,9 +291,7 @@ void HttpServer::add_middleware() {
   http_->set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     add_cors(request, response);
     if (request.get_header_value_u64("Content-Length", 0) > kMaxBodyBytes) {
-      // Refused before the body is read; what follows on the connection is then no request.
-      response.set_header("Connection", "close");
-      send(response, body_too_large());
+      send(response, body_too_large());  // before the body is read; what follows on the connection is no request
       return httplib::Server::HandlerResponse::Handled;
     }
     if (announces_no_body(request) && Connection::current().has_unannounced_body()) {
@@ -290,6 +309,7 @@ void HttpServer::add_middleware() {
       send(response, http_error(401, "authentication_error", "Invalid API Key"));
       return httplib::Server::HandlerResponse::Handled;
     }
+    if (refuse_method(request, response)) return httplib::Server::HandlerResponse::Handled;
     return httplib::Server::HandlerResponse::Unhandled;
   });
   http_->set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
@@ -314,15 +334,37 @@ void HttpServer::add_middleware() {
                                   transport_message(request, response.status)));
     }
   });
-  http_->set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
+  http_->set_post_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     // The library has announced the end of the connection behind all errors: where a broken request ends is not known.
-    if (crowded() && !response.has_header("Connection")) response.set_header("Connection", "close");
+    settle_connection(request, crowded(), response);
     if (response.get_header_value("Connection") == "close") Connection::current().end_behind_answer();
   });
 }
 
 bool HttpServer::crowded() const {
   return connections_->crowded();
+}
+
+std::string HttpServer::allowed_methods(std::string_view path) const {
+  std::string methods;
+  for (const Route& route : routes_) {
+    const std::size_t same = std::min(route.path.find(':'), route.path.size());
+    const bool matches = same == route.path.size()
+                             ? path == route.path
+                             : path.substr(0, same) == route.path.substr(0, same) && path.find('/', same) == path.npos;
+    if (matches) methods += route.method == "GET" ? "GET, HEAD, " : "POST, ";
+  }
+  return methods.empty() ? methods : methods + "OPTIONS";
+}
+
+bool HttpServer::refuse_method(const httplib::Request& request, httplib::Response& response) const {
+  const std::string allowed = allowed_methods(request.path);
+  if (allowed.empty() || (", " + allowed + ",").find(", " + request.method + ",") != std::string::npos) return false;
+  response.set_header("Allow", allowed);
+  send(response, http_error(405, "invalid_request_error",
+                            strf("%s is not answered at %s, which takes %s", request.method.c_str(),
+                                 request.path.c_str(), allowed.c_str())));
+  return true;
 }
 
 void HttpServer::route(const char* method, const std::string& path, Handler handler, bool needs_body) {
@@ -335,7 +377,6 @@ void HttpServer::route(const char* method, const std::string& path, Handler hand
       }
       // It is still under way perhaps, and would be taken for the next request.
       if (needs_body && announces_no_body(request)) {
-        response.set_header("Connection", "close");
         send(response, length_required());
         return;
       }
@@ -351,6 +392,7 @@ void HttpServer::route(const char* method, const std::string& path, Handler hand
     }
   };
   const std::string full = settings_.server.api_prefix + path;
+  routes_.push_back({full, method});
   if (method[0] == 'G') {
     http_->Get(full, run);
   } else {

@@ -5,7 +5,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "api/service.h"
 #include "common/args/settings.h"
@@ -57,6 +59,10 @@ class HttpServer {
   void answer(CompletionRequest completion, Answering::MakeFormat format, const httplib::Request& request,
               httplib::Response& response, const std::shared_ptr<Service>& service);
   void route(const char* method, const std::string& path, Handler handler, bool needs_body = false);
+  /// For 405: what the path is answered to, as the header Allow has it; empty for a path without a handler.
+  [[nodiscard]] std::string allowed_methods(std::string_view path) const;
+  /// 405 and true when the path is there, but not for this method.
+  [[nodiscard]] bool refuse_method(const httplib::Request& request, httplib::Response& response) const;
   /// What a client on this machine types, up to a path.
   [[nodiscard]] std::string curl_command() const;
   [[nodiscard]] bool has_key(const httplib::Request& request) const;
@@ -89,6 +95,11 @@ class HttpServer {
   OpenRequests open_requests_;  // before http_, which counts in it
   std::unique_ptr<ConnectionServer> http_;
   std::shared_ptr<SocketFile> socket_file_;
+  struct Route {
+    std::string path;         // with the prefix; a segment that begins with ':' stands for any
+    std::string_view method;  // GET or POST
+  };
+  std::vector<Route> routes_;                       // set before the first handler runs
   const ConnectionThreads* connections_ = nullptr;  // the library's; set before the first handler runs
   int port_ = 0;
   std::int64_t started_unix_s_ = 0;

@@ -42,17 +42,26 @@ void HttpServer::answer(CompletionRequest completion, Answering::MakeFormat form
     return;
   }
   response.set_header("X-Accel-Buffering", "no");
-  response.set_chunked_content_provider(
-      "text/event-stream", [answering, &connection = Connection::current()](std::size_t, httplib::DataSink& sink) {
-        bool ended = false;
-        std::string events = answering->next_events(ended);
-        if (events.empty() && connection.hung_up()) return false;
-        if (events.empty() && connection.wants_probe()) events = ":\n\n";
-        // Returning false closes the connection; the Answering then cancels what is still running.
-        if (!events.empty() && !sink.write(events.data(), events.size())) return false;
-        if (ended) sink.done();
-        return true;
-      });
+  auto write_events = [answering, &connection = Connection::current()](std::size_t, httplib::DataSink& sink) {
+    bool ended = false;
+    std::string events = answering->next_events(ended);
+    if (events.empty() && connection.hung_up()) return false;
+    if (events.empty() && connection.wants_probe()) events = ":\n\n";
+    // Returning false closes the connection; the Answering then cancels what is still running.
+    if (!events.empty() && !sink.write(events.data(), events.size())) return false;
+    if (ended) sink.done();
+    return true;
+  };
+  const auto at_end = [&connection = Connection::current(), timeout_s = settings_.server.timeout_s](bool) {
+    if (!connection.write_timed_out()) return;
+    ggml::logf(ggml::LogLevel::warn, "a client has not read its stream for %d s (--timeout): it is given up",
+               timeout_s);
+  };
+  if (request.version == "HTTP/1.0") {  // knows no chunks: the end of the connection is the end of the stream
+    response.set_content_provider("text/event-stream", std::move(write_events), at_end);
+  } else {
+    response.set_chunked_content_provider("text/event-stream", std::move(write_events), at_end);
+  }
 }
 
 void HttpServer::add_routes() {
@@ -89,6 +98,7 @@ void HttpServer::add_routes() {
   get("/lora-adapters", &HttpServer::adapters);
   post_body("/lora-adapters", &HttpServer::change_adapters);
   if (settings_.server.web_page) {
+    routes_.push_back({settings_.server.api_prefix + "/", "GET"});
     http_->Get(settings_.server.api_prefix + "/", [this](const Request&, Response& response) {
       response.set_content(web_page(service().get(), curl_command()), "text/html; charset=utf-8");
     });
