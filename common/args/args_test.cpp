@@ -73,6 +73,24 @@ TEST_F(Args, UnknownArgumentIsNamedWithTheNearestSpelling) {
   EXPECT_EQ(error_of(Tool::server, {"model.gguf"}).message(), "error: invalid argument: model.gguf");
 }
 
+TEST_F(Args, AShortenedNameIsFoundByItsWords) {
+  const auto proposal = [&](const std::vector<std::string>& line) {
+    const std::string hint = error_of(Tool::server, line).hint();
+    const std::size_t begin = hint.find("Did you mean ");
+    return begin == std::string::npos ? hint : hint.substr(begin + 13, hint.find('?') - begin - 13);
+  };
+  EXPECT_EQ(proposal({"--tmp", "0.5"}), "--temp");
+  EXPECT_EQ(proposal({"--ctx", "8"}), "--ctx-size");
+  EXPECT_EQ(proposal({"--gpu-layer", "8"}), "--gpu-layers");
+  EXPECT_EQ(proposal({"--flash"}), "--flash-attn");
+  EXPECT_EQ(proposal({"--temperatur", "1"}), "--temperature");
+  EXPECT_EQ(proposal({"--verb"}), "--verbose");
+  EXPECT_EQ(proposal({"--metric"}), "--metrics");
+  EXPECT_EQ(proposal({"--chat-templ", "x"}), "--chat-template");
+  EXPECT_EQ(proposal({"--seeed", "1"}), "--seed");
+  EXPECT_EQ(proposal({"--unrelated-words"}).find("For the list of options"), 0U);
+}
+
 TEST_F(Args, EqualsSignIsExplained) {
   const ggml::Error error = error_of(Tool::server, {"--port=80"});
   EXPECT_EQ(error.message(), "error: invalid argument: --port=80");

@@ -1,6 +1,7 @@
 #include "common/args/table.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace common {
@@ -33,28 +34,46 @@ bool contains(const std::vector<std::string_view>& names, std::string_view name)
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one word into the other.
+/// How far apart two names are; kEdit is a letter too many, one that is missing, or two that are swapped. A wrong
+/// letter is a little more, since letters are left out more often.
+constexpr int kEdit = 16, kReplace = 20;
+
 int edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<int> cells((a.size() + 1) * width);
   const auto at = [&](std::size_t i, std::size_t j) -> int& { return cells[i * width + j]; };
-  for (std::size_t i = 0; i <= a.size(); ++i) at(i, 0) = static_cast<int>(i);
-  for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = static_cast<int>(j);
+  for (std::size_t i = 0; i <= a.size(); ++i) at(i, 0) = static_cast<int>(i) * kEdit;
+  for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = static_cast<int>(j) * kEdit;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
-      int best = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
+      const int replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : kReplace);
+      int best = std::min({at(i - 1, j) + kEdit, at(i, j - 1) + kEdit, replaced});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) best = std::min(best, at(i - 2, j - 2) + 1);
+      if (swapped) best = std::min(best, at(i - 2, j - 2) + kEdit);
       at(i, j) = best;
     }
   }
   return at(a.size(), b.size());
 }
 
-/// Words that are at least so far apart are not meant for one another.
+/// The same where `typed` is a part of a longer name: its beginning, or whole words of it (`ctx` of `ctx-size`). Of
+/// several the shortest is nearest. `separator` stands between words.
+int shortened_distance(std::string_view typed, std::string_view name, char separator) {
+  constexpr std::size_t kLeast = 3;  // letters that tell something
+  constexpr int kOther = kEdit / 2;  // for a beginning in the middle of a word, and for words that are not the first
+  const std::size_t begin = name.find(typed);
+  if (typed.size() < kLeast || begin == std::string_view::npos || (begin > 0 && name[begin - 1] != separator))
+    return std::numeric_limits<int>::max();
+  const std::size_t end = begin + typed.size();
+  const bool whole = end == name.size() || name[end] == separator;
+  if (begin > 0 && !whole) return std::numeric_limits<int>::max();
+  const int longer = std::min(static_cast<int>(name.size() - typed.size()), kOther - 1);
+  return kEdit / 2 + longer + (begin == 0 ? 0 : kOther) + (whole ? 0 : kOther);
+}
+
+/// Names that are at least so far apart are not meant for one another.
 int too_far(std::string_view word) {
-  return std::max(1, static_cast<int>(word.size()) / 3) + 1;
+  return (std::max(1, static_cast<int>(word.size()) / 3) + 1) * kEdit;
 }
 
 /// Calls `visit` with every variable that some option reads, LLAMA_ARG_NO_... included.
@@ -116,8 +135,12 @@ std::string_view nearest_spelling(Tool tool, std::string_view typed) {
   const std::string_view word = without_dashes(typed).substr(0, kLongest);
   int best_distance = too_far(word);
   std::string_view best;
+  const bool is_long = typed.starts_with("--");
   const auto consider = [&](std::string_view name, int handicap) {
-    const int distance = edit_distance(word, without_dashes(name)) + handicap;
+    const std::string_view other = without_dashes(name);
+    // -thp is not what --tmp was meant to be where there is --temp.
+    if (is_long != name.starts_with("--")) handicap += kEdit / 2;
+    const int distance = std::min(edit_distance(word, other), shortened_distance(word, other, '-')) + handicap;
     if (distance < best_distance) {
       best_distance = distance;
       best = name;
@@ -127,7 +150,7 @@ std::string_view nearest_spelling(Tool tool, std::string_view typed) {
     // An option of another program is only suggested when it is strictly nearer.
     const bool own = (row.tools & tool_bit(tool)) != 0;
     if (row.is_operand || (!own && !shares(tool, row))) continue;
-    const int handicap = own ? 0 : 1;
+    const int handicap = own ? 0 : kEdit;
     for (const std::string_view name : row.spellings) consider(name, handicap);
     for (const std::string_view name : row.negatives) consider(name, handicap);
   }
@@ -152,7 +175,8 @@ std::string nearest_variable(std::string_view name) {
   std::string best;
   for_each_variable([&](const std::string& variable) {
     if (!variable.starts_with(kVariablePrefix)) return;
-    const int distance = edit_distance(word, std::string_view(variable).substr(kVariablePrefix.size()));
+    const std::string_view other = std::string_view(variable).substr(kVariablePrefix.size());
+    const int distance = std::min(edit_distance(word, other), shortened_distance(word, other, '_'));
     if (distance >= best_distance) return;
     best_distance = distance;
     best = variable;
