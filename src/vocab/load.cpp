@@ -244,9 +244,30 @@ void add_space_aliases(VocabData& data) {
   }
 }
 
-void build_index(VocabData& data) {
+/// Tokens that no text becomes: a whole vocabulary of them would turn every prompt into an empty one without a word.
+void report_useless(const Metadata& metadata, const VocabData& data, Token first_equal, int n_equal) {
+  const std::vector<std::string>& given = metadata.get_array("tokenizer.ggml.tokens")->strings;
+  const auto n_empty = std::count_if(given.begin(), given.end(), [](const std::string& text) { return text.empty(); });
+  if (n_empty == 0 && n_equal == 0) return;
+  std::string equal;
+  if (n_equal > 0) {
+    equal = strf(", %d equal to the text of an earlier one (the first is token %d, %s)", n_equal, first_equal,
+                 ggml::gguf::quoted(data.text(first_equal)).c_str());
+  }
+  ggml::logf(ggml::LogLevel::warn,
+             "%s: tokenizer.ggml.tokens: of %d texts %d are empty%s: no prompt becomes these tokens", data.file.c_str(),
+             data.n_tokens(), static_cast<int>(n_empty), equal.c_str());
+}
+
+void build_index(const Metadata& metadata, VocabData& data) {
   data.index.reserve(data.texts.size());
-  for (Token t = 0; t < data.n_tokens(); ++t) data.index.insert(data.text(t), t);
+  Token first_equal = kNoToken;
+  int n_equal = 0;
+  for (Token t = 0; t < data.n_tokens(); ++t) {
+    if (data.index.insert(data.text(t), t) || n_equal++ > 0) continue;
+    first_equal = t;
+  }
+  report_useless(metadata, data, first_equal, n_equal);
   add_space_aliases(data);
   for (int byte = 0; byte < 256; ++byte) {
     Token& token = data.byte_tokens[static_cast<std::size_t>(byte)];
@@ -310,7 +331,7 @@ void load_vocab_data(const Metadata& metadata, VocabData& data, const ModelRow*&
   read_texts(metadata, data);
   read_types(metadata, data);
   read_scores(metadata, data);
-  build_index(data);
+  build_index(metadata, data);
   read_special_ids(metadata, *row, data);
   read_flags(metadata, *row, data);
   read_suppressed(metadata, data);

@@ -230,6 +230,25 @@ TEST(VocabLoad, NamesTheKeyThatIsWrong) {
   EXPECT_NE(load_error(scores).find("not a number"), std::string::npos);
 }
 
+TEST(VocabLoad, SaysHowManyTokensNoTextBecomes) {
+  std::string log;
+  const auto warning_of = [&log](const Metadata& metadata) {
+    log.clear();
+    ggml::set_log_sink([](ggml::LogLevel, std::string_view text, void* to) { *static_cast<std::string*>(to) += text; },
+                       &log);
+    (void)load(metadata);
+    ggml::set_log_sink(nullptr, nullptr);
+    return log;
+  };
+  EXPECT_EQ(warning_of(spm_metadata({"a", "b"})), "");
+  EXPECT_NE(warning_of(spm_metadata({"a", "", "", "b"})).find("of 263 texts 2 are empty: no prompt"), std::string::npos)
+      << log;
+  EXPECT_NE(warning_of(spm_metadata({"a", "b", "b", "a"}))
+                .find("of 263 texts 0 are empty, 2 equal to the text of an earlier one (the first is token 261, 'b')"),
+            std::string::npos)
+      << log;
+}
+
 TEST(VocabLoad, AKeyOfAWrongTypeIsToldWithTheFilesName) {
   const auto message = [](auto set, const char* key) {
     Metadata m = spm_metadata({"a"});

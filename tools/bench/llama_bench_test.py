@@ -94,6 +94,24 @@ class Columns(unittest.TestCase):
         self.assertEqual([row[at:at + 2] for row in rows], [["0x0", "0"], ["0x0", "1"], [mask, "0"], [mask, "1"]])
 
 
+class Refusals(unittest.TestCase):
+    def refused(self, *args):
+        done = subprocess.run([TOOL, "-m", LINE[1], "-t", "1", *args], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, [line for line in done.stdout.splitlines() if "t/s" not in line and "---" not in line]), (1, []))
+        return done.stderr
+
+    def test_a_test_that_is_too_large_is_named_with_the_sizes_that_make_it_so(self):
+        for sizes, label in ((("-p", "2000000000"), "pp2000000000"), (("-p", "8", "-d", "2000000000"), "pp8 @ d2000000000"),
+                             (("-pg", "2000000000,2000000000", "-p", "0", "-n", "0"), "pp2000000000+tg2000000000")):
+            said = self.refused(*sizes)
+            self.assertIn(f"error: {label}: ", said)
+            self.assertIn("-p, -n and -d", said)
+            self.assertNotRegex(said, r"-c\b(?!t)")
+
+    def test_a_line_that_asks_for_nothing_is_refused(self):
+        self.assertIn("error: there is nothing to measure: -p and -n are 0", self.refused("-p", "0", "-n", "0"))
+
+
 class Fields(unittest.TestCase):
     def test_what_the_fields_say(self):
         plain = one()

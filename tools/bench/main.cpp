@@ -10,6 +10,7 @@
 
 #include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
+#include "ggml/error.h"
 #include "ggml/log.h"
 #include "grid.h"
 #include "printer.h"
@@ -54,9 +55,13 @@ int run(const common::Settings& settings) {
   const bench::Grid grid = grid_of(settings);
   const bench::Grid defaults = bench::default_grid();
   const std::vector<bench::Test> tests = bench::expand(grid);
+  if (tests.empty()) {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "there is nothing to measure: -p and -n are 0",
+                      "give one of -p, -n, -pg and -gp a number of tokens");
+  }
   bench::Runner runner(settings);
-  bench::RunFacts facts;  // columns depend on the devices
-  if (!tests.empty()) facts = bench::run_facts(settings, *runner.prepare(tests.front()).machine);
+  // Columns depend on the devices.
+  const bench::RunFacts facts = bench::run_facts(settings, *runner.prepare(tests.front()).machine);
   const std::unique_ptr<bench::Printer> printers[] = {
       bench::make_printer(grid.output, stdout, grid, defaults, facts),
       bench::make_printer(grid.output_stderr, stderr, grid, defaults, facts)};

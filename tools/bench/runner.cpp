@@ -1,15 +1,19 @@
 #include "runner.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <span>
+#include <utility>
 
 #include "common/args/build_info.h"
 #include "common/args/tensor_rules.h"
 #include "common/setup/setup.h"
+#include "ggml/error.h"
 #include "ggml/log.h"
 #include "llama/context.h"
 
@@ -86,6 +90,30 @@ std::vector<common::TensorRule> rules_of(const std::string& group) {
   return rules;
 }
 
+/// The layers below name -c as what makes a context smaller; here the sizes of a test make it.
+std::string hint_of_test(std::string hint) {
+  const std::string flag = "-c", sizes = "-p, -n and -d";
+  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-'; };
+  for (std::size_t at = hint.find(flag); at != std::string::npos; at = hint.find(flag, at + 1)) {
+    const std::size_t end = at + flag.size();
+    if ((at > 0 && is_word(hint[at - 1])) || (end < hint.size() && is_word(hint[end]))) continue;
+    hint.replace(at, flag.size(), sizes);
+  }
+  return hint;
+}
+
+/// What `body` returns; its errors name the test that is too large.
+template <class Body>
+auto about_test(const Test& test, const Body& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const ggml::Error& error) {
+    std::string hint = hint_of_test(error.hint());
+    if (hint == error.hint()) throw;
+    throw ggml::Error(error.code(), test.label() + ": " + error.message(), std::move(hint));
+  }
+}
+
 }  // namespace
 
 common::Settings settings_of(const common::Settings& given, const Test& test) {
@@ -101,7 +129,8 @@ common::Settings settings_of(const common::Settings& given, const Test& test) {
   settings.threads.poll = test.poll;
   settings.threads.cpus = test.cpus;
   settings.threads.strict = test.cpu_strict == 1;
-  settings.context.n_ctx = std::max(1, test.n_prompt + test.n_gen + test.n_depth);
+  const std::int64_t n_tokens = std::int64_t{test.n_prompt} + test.n_gen + test.n_depth;
+  settings.context.n_ctx = static_cast<int>(std::clamp<std::int64_t>(n_tokens, 1, std::numeric_limits<int>::max()));
   settings.context.n_batch = test.n_batch;
   settings.context.n_ubatch = test.n_ubatch;
   settings.context.flash_attention =
@@ -162,6 +191,14 @@ RunFacts run_facts(const common::Settings& settings, const common::Machine& mach
 }
 
 const common::PlannedRun& Runner::prepare(const Test& test) {
+  return about_test(test, [&]() -> const common::PlannedRun& { return prepare_test(test); });
+}
+
+Result Runner::run(const Test& test) {
+  return about_test(test, [&] { return run_test(test); });
+}
+
+const common::PlannedRun& Runner::prepare_test(const Test& test) {
   const common::PlannedRun& planned = loaded_.prepare(settings_of(settings_, test), 1);
   std::vector<std::string> lines = common::idle_flags(planned);
   const auto is_latent = [](const llama::TensorPlan& tensor) {
@@ -170,13 +207,15 @@ const common::PlannedRun& Runner::prepare(const Test& test) {
   const auto& tensors = planned.plan().tensors;
   if (test.mla >= 0 && std::none_of(tensors.begin(), tensors.end(), is_latent))
     lines.push_back(ggml::strf("-mla %d has no effect: the model has no latent attention", test.mla));
-  for (const std::string& line : lines)
+  for (std::string& line : lines) {
+    line = hint_of_test(std::move(line));
     if (said_.insert(line).second) std::fprintf(stderr, "llama-bench: %s\n", line.c_str());
+  }
   return planned;
 }
 
-Result Runner::run(const Test& test) {
-  const common::PlannedRun& planned = prepare(test);
+Result Runner::run_test(const Test& test) {
+  const common::PlannedRun& planned = prepare_test(test);
   llama::Context context(loaded_.model(), planned.machine->pointers(), planned.plan(), planned.context);
   Load work(context);
   if (settings_.model.warmup) {

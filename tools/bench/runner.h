@@ -22,13 +22,16 @@ class Runner {
   /// `settings`: what holds for every test.
   explicit Runner(const common::Settings& settings) : settings_(settings) {}
 
-  /// Makes the devices and the model of a test ready. Throws Error when the model does not load.
-  /// What of the command line does nothing is said on standard error, each line once.
+  /// Makes the devices and the model of a test ready. Throws Error when the model does not load or the test is too
+  /// large. What of the command line does nothing is said on standard error, each line once.
   const common::PlannedRun& prepare(const Test& test);
   /// The same, and runs the test. Throws Error when a step fails.
   [[nodiscard]] Result run(const Test& test);
 
  private:
+  const common::PlannedRun& prepare_test(const Test& test);
+  [[nodiscard]] Result run_test(const Test& test);
+
   const common::Settings& settings_;
   common::LoadedModel loaded_;
   std::set<std::string> said_;

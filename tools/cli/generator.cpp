@@ -36,12 +36,15 @@ Generator::Generator(llama::Context& context, const llama::SamplingParams& sampl
       interrupted_(interrupted),
       seq_(context.create_sequence()) {}
 
+void Generator::check_fits(const std::vector<Token>& tokens) const {
+  if (fits(tokens)) return;
+  throw Error(ErrorCode::exceeds_limit,
+              ggml::strf("the prompt has %zu tokens, the context holds %d", tokens.size(), context_.params().n_ctx),
+              "use a larger -c");
+}
+
 void Generator::set_prompt(const std::vector<Token>& tokens) {
-  if (!fits(tokens)) {
-    throw Error(ErrorCode::exceeds_limit,
-                ggml::strf("the prompt has %zu tokens, the context holds %d", tokens.size(), context_.params().n_ctx),
-                "use a larger -c");
-  }
+  check_fits(tokens);
   const std::size_t known = std::min(n_cached_, tokens.size());
   const auto differs =
       std::mismatch(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(known), tokens_.begin());

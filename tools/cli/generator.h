@@ -32,8 +32,9 @@ class Generator {
   [[nodiscard]] bool fits(const std::vector<llama::Token>& tokens) const {
     return static_cast<int>(tokens.size()) < context_.params().n_ctx;
   }
-  /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws Error(exceeds_limit) when they
-  /// do not fit.
+  /// Throws Error(exceeds_limit) when they do not fit.
+  void check_fits(const std::vector<llama::Token>& tokens) const;
+  /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws what check_fits() throws.
   void set_prompt(const std::vector<llama::Token>& tokens);
   /// Generates up to `n_predict` tokens (negative: until the end), handing out text as soon as its characters are
   /// whole.

@@ -148,6 +148,7 @@ class OddText(unittest.TestCase):
             done = run(mode, "-n", "1", "-f", path)
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr, rb"error: the prompt has 10\d{6} tokens, the context holds 256: use a larger -c")
+            self.assertEqual(done.stdout, b"")
 
     def test_bytes_that_are_no_text_are_only_bytes(self):
         odd = b"a\xff\xfe\x00\xc3(\xed\xa0\x80 \xf4\x90\x80\x80"

@@ -54,8 +54,12 @@ class Session {
     if (!prompt.system_prompt.empty())
       ggml::logf(ggml::LogLevel::warn, "-sys is not used: this is no chat (-cnv makes it one)");
     std::vector<llama::Token> tokens = vocab_.tokenize(prompt.prompt, {.add_special = true, .parse_special = true});
+    if (tokens.empty() && !prompt.prompt.empty())
+      throw ggml::Error(ggml::ErrorCode::invalid_argument, "the vocabulary of the model has no token for the prompt",
+                        "look at its tokens: llama-gguf FILE --json");
     if (tokens.empty() && !interactive)
       throw ggml::Error(ggml::ErrorCode::invalid_argument, "the prompt is empty", "pass a text with -p or -f");
+    generator_.check_fits(tokens);  // before anything is shown
     if (prompt.display_prompt) {
       console_.speak(Console::Speaker::prompt);
       console_.write(prompt.prompt);
@@ -83,13 +87,9 @@ class Session {
       std::fputs("Chat with the model. /clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer.\n\n", stderr);
     std::string message = prompt.prompt;
     bool given = !message.empty();
-    if (given && prompt.display_prompt) {
-      console_.speak(Console::Speaker::user);
-      console_.write("> " + message + "\n");
-    }
     while (given || read_message(message)) {
+      turn(message, given && prompt.display_prompt);
       given = false;
-      turn(message);
       if (prompt.single_turn) break;
     }
     console_.speak(Console::Speaker::none);
@@ -160,13 +160,18 @@ class Session {
     }
   }
 
-  void turn(const std::string& message) {
+  /// `shown`: what was not typed is shown in front of its answer.
+  void turn(const std::string& message, bool shown) {
     conversation_.add("user", message);
     try {
       std::vector<llama::Token> tokens = conversation_.tokens();
       while (settings_.cache.context_shift && !generator_.fits(tokens) && conversation_.drop_oldest())
         tokens = conversation_.tokens();
       start(tokens);
+      if (shown) {
+        console_.speak(Console::Speaker::user);
+        console_.write("> " + message + "\n");
+      }
       answer_turn();
     } catch (const ggml::Error& error) {
       // A message that does not fit, or that the template refuses, costs its own turn only.
