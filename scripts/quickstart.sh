@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # From a clean clone to a running server: packages, build, a small model, llama-server on 127.0.0.1.
 #
-#   scripts/quickstart.sh [--port N] [-- llama-server options]
+#   scripts/quickstart.sh [--port N] [--no-build] [-- llama-server options]
+#     --no-build  start what was built before (in $BUILD, else build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-port=8080
+port=8080 build=1 folder=build
 while [ $# -gt 0 ]; do
   case "$1" in
     --port) port=${2:?--port needs a number}; shift 2 ;;
+    --no-build) build=0 folder=${BUILD:-build}; shift ;;
     --) shift; break ;;
-    *) echo "quickstart.sh: unknown option $1 (known: --port N, -- OPTIONS OF LLAMA-SERVER)" >&2; exit 2 ;;
+    *) echo "quickstart.sh: unknown option $1 (known: --port N, --no-build, -- OPTIONS OF LLAMA-SERVER)" >&2; exit 2 ;;
   esac
 done
 
@@ -23,13 +25,15 @@ refuse_taken_port() {
 }
 
 refuse_taken_port
-scripts/install-deps.sh --no-lint --no-test
-cmake --preset release -DTANDEM_TESTS=OFF -DTANDEM_BENCH=OFF >/dev/null
-cmake --build --preset release --target llama-server llama-cli
+if [ "$build" = 1 ]; then
+  scripts/install-deps.sh --no-lint --no-test
+  cmake --preset release -DTANDEM_TESTS=OFF -DTANDEM_BENCH=OFF >/dev/null
+  cmake --build --preset release --target llama-server llama-cli
+fi
 model=$(scripts/get-model.sh smollm2)
 
 refuse_taken_port
-build/bin/llama-server -m "$model" --host 127.0.0.1 --port "$port" "$@" &
+"$folder/bin/llama-server" -m "$model" --host 127.0.0.1 --port "$port" "$@" &
 server=$!
 trap 'kill "$server" 2>/dev/null; wait "$server" 2>/dev/null' EXIT
 trap 'exit 0' INT TERM
