@@ -30,15 +30,15 @@ def n_decoded(server):
     return sum(slot["next_token"][0]["n_decoded"] for slot in server.get("/slots").json() if slot["is_processing"])
 
 
-def wait_until_it_waits(server, seconds=60):
-    deadline, before = time.time() + seconds, -1
+def wait_until_it_waits(server, seconds=180):
+    """Until the number of tokens has stayed the same for two seconds."""
+    deadline, readings = time.time() + seconds, []
     while time.time() < deadline:
-        now = n_decoded(server)
-        if now == before and now > 0:
-            return now
-        before = now
-        time.sleep(0.4)  # several of the intervals in which the state of slots is published
-    raise AssertionError(f"{before} tokens and more are generated for a client that reads none")
+        readings = [*readings[-4:], n_decoded(server)]
+        if len(readings) == 5 and readings[0] > 0 and len(set(readings)) == 1:
+            return readings[0]
+        time.sleep(0.5)  # several of the intervals in which the state of slots is published
+    raise AssertionError(f"{readings[-1]} tokens and more are generated for a client that reads none")
 
 
 def test_an_answer_waits_for_its_reader_and_goes_on_with_the_next_token():
@@ -64,6 +64,6 @@ def test_a_reader_that_stays_away_for_longer_than_the_timeout_is_given_up():
         deadline = time.time() + 20
         while server.busy_slots() == 0:
             assert time.time() < deadline
-        server.wait_until_idle(60)
+        server.wait_until_idle(180)
         assert "has not read its stream for 1 s (--timeout)" in server.log()
         assert server.post("/completion", {"prompt": "x", "n_predict": 2}).status_code == 200
