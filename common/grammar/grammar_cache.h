@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -17,8 +18,13 @@ class GrammarCache {
 
   /// The compiled form of a GBNF text; throws as Grammar::parse().
   [[nodiscard]] std::shared_ptr<const CompiledGrammar> get(const std::string& gbnf);
+  /// The same as a part of `frame`; as Grammar::parse_framed().
+  [[nodiscard]] std::shared_ptr<const CompiledGrammar> get_framed(const std::string& gbnf, const std::string& frame);
 
  private:
+  using Parse = std::function<std::shared_ptr<const Grammar>()>;
+  std::shared_ptr<const CompiledGrammar> find_or_make(const std::string& text, const Parse& parse);
+
   const llama::Vocab& vocab_;
   std::mutex mutex_;
   std::shared_ptr<const GrammarVocab> shared_vocab_;                 // made by the first get()

@@ -20,33 +20,6 @@ namespace {
 constexpr std::size_t kMaxWork = 4'000'000;
 constexpr std::size_t kSchemaWork = 50;
 
-/// JSON pointer escapes of a key.
-std::string escaped_key(std::string_view key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string unescaped_key(std::string_view token) {
-  std::string out;
-  for (std::size_t i = 0; i < token.size(); ++i) {
-    if (token[i] == '~' && i + 1 < token.size() && (token[i + 1] == '0' || token[i + 1] == '1')) {
-      out += token[++i] == '0' ? '~' : '/';
-    } else {
-      out += token[i];
-    }
-  }
-  return out;
-}
-
 constexpr double kExactDouble = 9007199254740992.0;  // below it every whole number is a double
 
 /// A whole double from 2^53 on. What was written is known only up to the digits that every double keeps.
@@ -110,7 +83,7 @@ SchemaPlace SchemaPlace::at(std::string_view key) const {
   // The place is for messages; every level keeps its own.
   constexpr std::size_t kMaxPointerBytes = 2000;
   if (pointer.size() + key.size() > kMaxPointerBytes) return *this;
-  return {pointer + "/" + escaped_key(key), name, depth};
+  return {pointer + "/" + pointer_step(key), name, depth};
 }
 
 SchemaPlace SchemaPlace::at(std::size_t index) const {
@@ -133,12 +106,24 @@ SchemaRules::SchemaRules(GrammarBuilder& builder, const SchemaJson& document, st
     : b_(builder), json_(builder, notation), document_(document), name_(std::move(name)) {}
 
 std::string SchemaRules::root() {
-  check_schema(document_);
-  return value(document_, {"#", name_, 0});
+  check_schema(document_.root());
+  const SchemaPlace place{"#", name_, 0};
+  std::string expression = value(document_.root(), place);
+  if (empty_.is_empty(document_.root())) refuse_empty(document_.root(), place);
+  return expression;
 }
 
 std::string SchemaRules::part(const std::string& pointer) {
-  return reference(pointer, {"#", name_, 0});
+  std::string expression = reference(pointer, {"#", name_, 0});
+  const SchemaJson* schema = document_.find(pointer);
+  if (empty_.is_empty(*schema)) refuse_empty(*schema, {pointer, name_, 0});
+  return expression;
+}
+
+void SchemaRules::refuse_empty(const SchemaJson& schema, const SchemaPlace& place) {
+  if (schema == false) schema_error(place, "the schema false allows no value");
+  (void)value(schema, place);  // knows the reason as a rule
+  schema_error(place, "no value satisfies this schema: what it demands is never allowed, or goes on without end");
 }
 
 std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& outer) {
@@ -147,7 +132,7 @@ std::string SchemaRules::value(const SchemaJson& schema, const SchemaPlace& oute
   spend(kSchemaWork, place);
   if (schema.is_boolean()) {
     if (schema.get<bool>()) return json_.value();
-    schema_error(place, "the schema false allows no value");
+    refuse_empty(schema, place);
   }
   if (!schema.is_object()) schema_error(place, "expected a schema, got " + schema_text(schema));
   check_keywords(schema, place);
@@ -182,6 +167,7 @@ std::string SchemaRules::typed_value(const SchemaJson& schema, const std::string
   const bool bounds_additional = additional != nullptr && *additional != true;
   if (is("object") && (has("properties") || bounds_additional)) return object(schema, place);
   if ((is("object") || is("string")) && has("allOf")) return all_of(schema, place);
+  if (is("object") && requires_some(schema)) return object(schema, place);
   if (is("array") && (has("items") || has("prefixItems"))) return array(schema, place);
   if (is("string") && has("pattern") && json_.is_json()) {
     const std::string text =
@@ -211,40 +197,14 @@ std::string SchemaRules::plain_type(const std::string& type, const SchemaPlace& 
                "unknown type '" + type + "'; known are object, array, string, number, integer, boolean and null");
 }
 
-const SchemaJson* SchemaRules::member_of(const SchemaJson& object, const std::string& key) {
-  constexpr std::size_t kFew = 32;
-  if (object.size() <= kFew) {
-    const auto it = object.find(key);
-    return it == object.end() ? nullptr : &*it;
-  }
-  auto& members = members_[&object];
-  if (members.empty()) {
-    for (const auto& member : object.get_ref<const SchemaJson::object_t&>())
-      members.emplace(member.first, &member.second);
-  }
-  const auto it = members.find(key);
-  return it == members.end() ? nullptr : it->second;
-}
-
 std::pair<const SchemaJson*, std::string> SchemaRules::resolve(const SchemaJson& target, const SchemaPlace& place) {
   const SchemaPlace here = place.at("$ref");
   const std::string text = target.get<std::string>();
   if (text.substr(0, 2) != "#/")
     schema_error(here, "'" + text + "' is not supported: only references into the same schema (#/...) are");
-  const SchemaJson* at = &document_;
-  for (std::size_t begin = 2; begin <= text.size();) {
-    const std::size_t end = std::min(text.find('/', begin), text.size());
-    const std::string key = unescaped_key(std::string_view(text).substr(begin, end - begin));
-    const bool is_index = !key.empty() && key.size() < 9 && key.find_first_not_of("0123456789") == std::string::npos;
-    if (const SchemaJson* member = at->is_object() ? member_of(*at, key) : nullptr) {
-      at = member;
-    } else if (at->is_array() && is_index && std::stoul(key) < at->size()) {
-      at = &at->at(std::stoul(key));
-    } else {
-      schema_error(here, strf("'%s' leads nowhere: there is no '%s'", text.c_str(), key.c_str()));
-    }
-    begin = end + 1;
-  }
+  std::string missing;
+  const SchemaJson* at = document_.find(text, &missing);
+  if (at == nullptr) schema_error(here, strf("'%s' leads nowhere: there is no '%s'", text.c_str(), missing.c_str()));
   return {at, text};
 }
 
@@ -266,9 +226,10 @@ std::string SchemaRules::reference(const SchemaJson& target, const SchemaPlace& 
 std::string SchemaRules::any_of_schemas(const SchemaJson& list, const SchemaPlace& place) {
   std::vector<std::string> alternatives;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i] != false) alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
+    if (!empty_.is_empty(list[i])) alternatives.push_back(value(list[i], place.at(i).named(std::to_string(i))));
   }
-  if (alternatives.empty()) schema_error(place, "all of them are the schema false, which allows no value");
+  if (alternatives.empty())
+    schema_error(place, "no value satisfies any of them: all are, or come to, the schema false");
   return alternatives.size() == 1 ? alternatives.front() : b_.rule(place.name, GrammarBuilder::any_of(alternatives));
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "common/grammar/schema_rules.h"
@@ -121,26 +122,42 @@ class SchemaRules::Inside {
 };
 
 std::string SchemaRules::object(const SchemaJson& schema, const SchemaPlace& place) {
+  static const SchemaJson kAnything = true;
   Properties list;
-  std::vector<std::string> required;
-  if (const SchemaJson* names = schema_keyword(schema, "required"); names != nullptr && names->is_array())
-    required = names->get<std::vector<std::string>>();
+  std::vector<std::string_view> required;
+  if (requires_some(schema))
+    for (const SchemaJson& name : schema["required"]) required.emplace_back(name.get_ref<const std::string&>());
+  const std::vector<std::string_view> in_order = required;
   std::sort(required.begin(), required.end());
-  if (const SchemaJson* properties = schema_keyword(schema, "properties")) {
+  std::unordered_set<std::string_view> listed;
+  const SchemaJson* properties = schema_keyword(schema, "properties");
+  if (properties != nullptr) {
     const SchemaPlace inner = place.at("properties");
-    for (const auto& [name, property] : properties->items()) {
+    for (const auto& [name, property] : properties->get_ref<const SchemaJson::object_t&>()) {
       const bool is_required = std::binary_search(required.begin(), required.end(), name);
-      if (property == false && !is_required) {
+      listed.insert(name);
+      if (!is_required && empty_.is_empty(property)) {
         list.never.push_back(name);
         continue;
       }
       (is_required ? list.required : list.optional).push_back({name, &property, inner.at(name).named(name)});
     }
   }
-  if (const SchemaJson* further = schema_keyword(schema, "additionalProperties");
-      further != nullptr && *further != false) {
-    list.additional = further;
-    list.additional_place = place.at("additionalProperties").named("additional");
+  const SchemaJson* further = schema_keyword(schema, "additionalProperties");
+  // Where nothing is said of other keys, an object that lists some has no others.
+  const bool may_have_others = further != nullptr ? !empty_.is_empty(*further) : properties == nullptr;
+  const SchemaPlace others = place.at("additionalProperties").named("additional");
+  for (const std::string_view name : in_order) {
+    if (!listed.insert(name).second) continue;
+    if (further != nullptr && !may_have_others) {
+      schema_error(place.at("required"),
+                   "'" + std::string(name) + "' is required and no property; additionalProperties allows no other key");
+    }
+    list.required.push_back({std::string(name), further != nullptr ? further : &kAnything, others.named(name)});
+  }
+  if (may_have_others) {
+    list.additional = further != nullptr ? further : &kAnything;
+    list.additional_place = others;
   }
   return object_of(list, place);
 }
@@ -188,8 +205,13 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
   const std::string comma = GrammarBuilder::sequence({frame.separator, space});
   std::vector<std::string> required;
   std::vector<std::string> optional;
-  for (const Property& property : properties.required) required.push_back(member(property));
-  for (const Property& property : properties.optional) optional.push_back(member(property));
+  for (const Property& property : properties.required) {
+    if (!json_.carries(property.name))
+      schema_error(property.place, "this name is required, but cannot be written in the model's format of calls");
+    required.push_back(member(property));
+  }
+  for (const Property& property : properties.optional)
+    if (json_.carries(property.name)) optional.push_back(member(property));
   // tails[i]: what may follow when something stands before it and the optional ones from i on are still open.
   std::vector<std::string> tails(optional.size() + 1);
   std::string further;
@@ -217,39 +239,80 @@ std::string SchemaRules::object_of(const Properties& properties, const SchemaPla
   return b_.rule(place.name, framed(frame, members));
 }
 
-std::string SchemaRules::tuple(const SchemaJson& items, const SchemaPlace& place) {
-  const Notation::Frame frame = json_.array_frame();
-  std::vector<std::string> members;
-  members.reserve(items.size());
-  for (std::size_t i = 0; i < items.size(); ++i)
-    members.push_back(json_.item(value(items[i], place.at(i).named(std::to_string(i)))));
-  std::string all = joined(members, GrammarBuilder::sequence({frame.separator, json_.space()}));
-  if (!all.empty()) all = GrammarBuilder::sequence({all, json_.space()});
-  return b_.rule(place.name, framed(frame, all));
+ListShape list_shape(const SchemaJson& schema) {
+  ListShape shape;
+  for (const auto& [prefix, rest] : {std::pair{"prefixItems", "items"}, {"items", "additionalItems"}}) {
+    const SchemaJson* list = schema_keyword(schema, prefix);
+    if (list == nullptr || !list->is_array()) continue;
+    shape.prefix = list;
+    shape.prefix_key = prefix;
+    shape.rest_key = rest;
+    break;
+  }
+  if (shape.prefix == nullptr) shape.rest_key = "items";
+  shape.rest = schema_keyword(schema, shape.rest_key);
+  const int n_prefix = shape.prefix != nullptr ? static_cast<int>(shape.prefix->size()) : 0;
+  // A tuple whose schema does not say how long it is has exactly the listed items.
+  const bool says_length = schema_keyword(schema, "maxItems") != nullptr || shape.rest != nullptr;
+  shape.min = schema_count(schema, "minItems", n_prefix);
+  shape.max = schema_count(schema, "maxItems", GrammarBuilder::kUnlimited);
+  if (shape.prefix != nullptr && !says_length && shape.min <= n_prefix) shape.max = n_prefix;
+  if (schema_keyword(schema, "minItems") == nullptr && shape.max != GrammarBuilder::kUnlimited)
+    shape.min = std::min(shape.min, shape.max);
+  return shape;
 }
 
 std::string SchemaRules::array(const SchemaJson& schema, const SchemaPlace& place) {
   const Inside inside(*this);
-  for (const char* key : {"prefixItems", "items"}) {
-    if (const SchemaJson* list = schema_keyword(schema, key); list != nullptr && list->is_array())
-      return tuple(*list, place.at(key));
+  ListShape shape = list_shape(schema);
+  if (shape.min > kMaxRepetitions && (shape.prefix == nullptr || shape.min > static_cast<int>(shape.prefix->size())))
+    schema_error(place.at("minItems"), strf("%d is above the limit of %d", shape.min, kMaxRepetitions), true);
+  // A list ends before an item that can be no value.
+  const auto end_at = [&](int n, const SchemaJson& item, const SchemaPlace& where) {
+    if (shape.min > n) refuse_empty(item, where);
+    shape.max = shape.max == GrammarBuilder::kUnlimited ? n : std::min(shape.max, n);
+  };
+  int n_prefix = 0;
+  for (const std::size_t n = shape.prefix != nullptr ? shape.prefix->size() : 0; n_prefix < static_cast<int>(n);
+       ++n_prefix) {
+    const auto i = static_cast<std::size_t>(n_prefix);
+    if (!empty_.is_empty((*shape.prefix)[i])) continue;
+    end_at(n_prefix, (*shape.prefix)[i], place.at(shape.prefix_key).at(i));
+    break;
   }
-  const int min = schema_count(schema, "minItems", 0);
-  const int max = schema_count(schema, "maxItems", GrammarBuilder::kUnlimited);
-  if (min > kMaxRepetitions)
-    schema_error(place.at("minItems"), strf("%d is above the limit of %d", min, kMaxRepetitions), true);
-  const std::string space = json_.space();
-  const Notation::Frame frame = json_.array_frame();
-  const SchemaJson* items = schema_keyword(schema, "items");
-  if (max == 0 || (min == 0 && items != nullptr && *items == false)) return b_.rule(place.name, framed(frame, {}));
-  const std::string item =
-      json_.item(items != nullptr ? value(*items, place.at("items").named("item")) : json_.value());
-  // A rule of its own, so that it may be repeated up to the limit of repetitions.
-  const std::string next = b_.rule(place.name + "-next", GrammarBuilder::sequence({frame.separator, space, item}));
-  const int more = max == GrammarBuilder::kUnlimited ? max : max - 1;
-  std::string all = GrammarBuilder::sequence({item, GrammarBuilder::repeat(next, std::max(0, min - 1), more), space});
-  if (min == 0) all = GrammarBuilder::optional(all);
-  return b_.rule(place.name, framed(frame, all));
+  if (shape.rest != nullptr && empty_.is_empty(*shape.rest)) end_at(n_prefix, *shape.rest, place.at(shape.rest_key));
+  return b_.rule(place.name, framed(json_.array_frame(), shape.max == 0 ? std::string() : items(shape, place)));
+}
+
+/// The items of a list that may have some, with what stands between them.
+std::string SchemaRules::items(const ListShape& shape, const SchemaPlace& place) {
+  const std::string comma = GrammarBuilder::sequence({json_.array_frame().separator, json_.space()});
+  const bool unlimited = shape.max == GrammarBuilder::kUnlimited;
+  const int n_listed = shape.prefix != nullptr ? static_cast<int>(shape.prefix->size()) : 0;
+  const int n_prefix = unlimited ? n_listed : std::min(n_listed, shape.max);
+  std::vector<std::string> prefix;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n_prefix); ++i) {
+    prefix.push_back(json_.item(value((*shape.prefix)[i], place.at(shape.prefix_key).at(i).named(std::to_string(i)))));
+  }
+  std::string tail;  // what may follow the listed ones
+  if (unlimited || shape.max > n_prefix) {
+    const std::string item =
+        json_.item(shape.rest != nullptr ? value(*shape.rest, place.at(shape.rest_key).named("item")) : json_.value());
+    // A rule of its own, so that it may be repeated up to the limit of repetitions.
+    const std::string next = b_.rule(place.name + "-next", GrammarBuilder::sequence({comma, item}));
+    const int n_before = std::max(n_prefix, 1);
+    if (prefix.empty()) prefix.push_back(item);
+    tail = GrammarBuilder::repeat(next, std::max(0, shape.min - n_before),
+                                  unlimited ? GrammarBuilder::kUnlimited : shape.max - n_before);
+  }
+  const auto n_must = static_cast<std::size_t>(std::clamp(shape.min, 1, static_cast<int>(prefix.size())));
+  for (std::size_t i = prefix.size(); i-- > n_must;) {
+    const std::string one = GrammarBuilder::sequence({comma, prefix[i], tail});
+    tail = b_.rule(place.name + "-rest", GrammarBuilder::optional(one));
+  }
+  prefix.resize(n_must);
+  const std::string all = GrammarBuilder::sequence({joined(prefix, comma), tail, json_.space()});
+  return shape.min == 0 ? GrammarBuilder::optional(all) : all;
 }
 
 }  // namespace common::grammar

@@ -22,6 +22,8 @@ class Notation {
   /// `value` as the member of an object under `key`, a plain text; as an item of a list.
   [[nodiscard]] virtual std::string member(const std::string& key, const std::string& value) const = 0;
   [[nodiscard]] virtual std::string item(const std::string& value) const { return value; }
+  /// Whether a member may be called so.
+  [[nodiscard]] virtual bool carries(const std::string& /*key*/) const { return true; }
   /// `value` as a member under any key that is none of `taken`, nor the beginning of one; "" where no grammar can write
   /// that: then objects have no other members, and one without known members is a string.
   [[nodiscard]] virtual std::string other_member(GrammarBuilder& builder, std::span<const std::string> taken,

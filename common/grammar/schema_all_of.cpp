@@ -47,9 +47,9 @@ void add_keywords(const SchemaJson& schema, SchemaJson& all) {
     SchemaJson& known = all[key];
     const bool both_numbers = known.is_number() && value.is_number();
     if (both_numbers && is_one_of(kLow, key)) {
-      if (value > known) known = value;
+      if (compare_numbers(value, known) > 0) known = value;
     } else if (both_numbers && is_one_of(kHigh, key)) {
-      if (value < known) known = value;
+      if (compare_numbers(value, known) < 0) known = value;
     } else if (key == "type" && !known.is_null() && !value.is_null()) {
       known = common_types(type_names(known), type_names(value));
     } else if (key == "required" && known.is_array() && value.is_array()) {
@@ -68,8 +68,21 @@ struct SchemaRules::Merged {
   std::unordered_map<std::string_view, bool> is_required;  // by the properties' names
   std::vector<std::vector<std::string>> enums;             // the texts of each enum
   std::vector<std::pair<const SchemaJson*, SchemaPlace>> others;
-  std::vector<std::pair<Names, SchemaPlace>> types;  // that members demand
+  std::vector<std::pair<Names, SchemaPlace>> types;                // that members demand
+  std::vector<std::pair<std::string, SchemaPlace>> demanded;       // the names in their `required`
+  std::unordered_map<std::string_view, SchemaPlace> never_places;  // of properties.never
   int depth = 0;
+
+  [[nodiscard]] bool may_be_object() const {
+    return std::all_of(types.begin(), types.end(), [](const auto& type) {
+      return std::find(type.first.begin(), type.first.end(), "object") != type.first.end();
+    });
+  }
+  void demand(const SchemaJson& schema, const SchemaPlace& place) {
+    if (!requires_some(schema)) return;
+    for (const SchemaJson& name : schema["required"])
+      demanded.emplace_back(name.get<std::string>(), place.at("required"));
+  }
 
   /// Throws the error for the first type that the ones before it exclude.
   void check_types() const {
@@ -98,6 +111,7 @@ void SchemaRules::merge(const SchemaJson& schema, bool is_required, const Schema
   check_keywords(schema, place);
   if (const SchemaJson* type = schema_keyword(schema, "type"); type != nullptr && is_required)
     into.types.emplace_back(type_names(*type), place.at("type"));
+  if (is_required) into.demand(schema, place);
   if (const SchemaJson* reference = schema_keyword(schema, "$ref")) {
     const auto [target, pointer] = resolve(*reference, place);
     merge(*target, is_required, {pointer, place.name, place.depth}, into);
@@ -107,8 +121,11 @@ void SchemaRules::merge(const SchemaJson& schema, bool is_required, const Schema
     const SchemaPlace inner = place.at("properties");
     for (const auto& [name, property] : list->get_ref<const SchemaJson::object_t&>()) {
       spend(kMergeWork, inner);
-      if (property == false) {  // what the others say of it comes to nothing then, unless this is one of several ways
-        if (is_required) into.properties.never.push_back(name);
+      if (empty_.is_empty(
+              property)) {  // what the others say of it comes to nothing then, unless this is one of several
+        if (!is_required) continue;
+        into.properties.never.push_back(name);
+        into.never_places.try_emplace(name, inner.at(name));
         continue;
       }
       const auto [known, is_new] = into.is_required.try_emplace(name, is_required);
@@ -132,6 +149,27 @@ void SchemaRules::merge(const SchemaJson& schema, bool is_required, const Schema
   --into.depth;
 }
 
+/// Adds what `required` names to the properties that must be there.
+void SchemaRules::require_demanded(Merged& merged) {
+  static const SchemaJson kAnything = true;
+  Properties& properties = merged.properties;
+  std::unordered_set<std::string_view> names;
+  for (const auto& [name, where] : merged.demanded) {
+    if (const auto never = merged.never_places.find(name); never != merged.never_places.end())
+      schema_error(where, "'" + name + "' is required, and " + never->second.pointer + " never allows it");
+    names.insert(name);
+  }
+  // Where nothing lists properties, any others may be there too.
+  if (!names.empty() && merged.is_required.empty() && properties.never.empty()) properties.additional = &kAnything;
+  std::vector<Property> optional;
+  for (Property& property : properties.optional)
+    (names.contains(property.name) ? properties.required : optional).push_back(std::move(property));
+  properties.optional = std::move(optional);
+  for (const auto& [name, where] : merged.demanded)
+    if (merged.is_required.try_emplace(name, true).second)
+      properties.required.push_back({name, &kAnything, where.named(name)});
+}
+
 std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& outer) {
   const SchemaPlace place = outer.at("allOf");
   const SchemaJson& list = whole["allOf"];
@@ -146,14 +184,18 @@ std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& oute
       continue;
     }
     check_keywords(member_schema, inner);
+    if (empty_.is_empty(member_schema)) refuse_empty(member_schema, inner);
     const SchemaJson& options = member_schema["anyOf"];
-    for (std::size_t k = 0; k < options.size(); ++k) merge(options[k], false, inner.at("anyOf").at(k), merged);
+    for (std::size_t k = 0; k < options.size(); ++k)
+      if (!empty_.is_empty(options[k])) merge(options[k], false, inner.at("anyOf").at(k), merged);
   }
+  merged.demand(whole, outer);
   merged.check_types();
   std::erase_if(merged.properties.optional, [&](const Property& p) { return merged.is_required[p.name]; });
   const std::unordered_set<std::string_view> never(merged.properties.never.begin(), merged.properties.never.end());
   for (auto* properties : {&merged.properties.required, &merged.properties.optional})
     std::erase_if(*properties, [&](const Property& p) { return never.contains(p.name); });
+  if (merged.may_be_object()) require_demanded(merged);
   if (!merged.enums.empty()) {
     std::unordered_map<std::string_view, std::size_t> n_enums;  // that have a text, counted while all before had it
     for (std::size_t i = 0; i < merged.enums.size(); ++i) {
@@ -172,8 +214,12 @@ std::string SchemaRules::all_of(const SchemaJson& whole, const SchemaPlace& oute
       !merged.properties.required.empty() || !merged.properties.optional.empty() || !never.empty();
   if (has_properties || merged.others.empty()) return object_of(merged.properties, outer);
   // Neither objects nor enums: one schema stands for itself, several are put together keyword by keyword.
-  if (merged.others.size() == 1) return value(*merged.others.front().first, merged.others.front().second);
-  SchemaJson all = SchemaJson::object();
+  const SchemaJson* type = schema_keyword(whole, "type");
+  const SchemaJson& first = *merged.others.front().first;
+  if (merged.others.size() == 1 && (type == nullptr || schema_keyword(first, "type") != nullptr))
+    return value(first, merged.others.front().second);
+  SchemaJson& all = made_.emplace_back(SchemaJson::object());
+  if (type != nullptr) all["type"] = *type;
   for (const auto& [schema, where] : merged.others) add_keywords(*schema, all);
   return value(all, outer);
 }

@@ -1,6 +1,7 @@
 // What the keywords of a schema may be: also of those that the grammar leaves out, since a mistake in them is one.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -207,7 +208,7 @@ void check_order(const SchemaJson& schema, const char* low, const char* high, co
   const SchemaJson* least = schema_keyword(schema, low);
   const SchemaJson* most = schema_keyword(schema, high);
   if (least == nullptr || most == nullptr || !least->is_number() || !most->is_number()) return;
-  if (least->get<double>() <= most->get<double>()) return;
+  if (compare_numbers(*least, *most) <= 0) return;
   schema_error(place.at(high),
                strf("%s is below %s, which is %s", schema_text(*most).c_str(), low, schema_text(*least).c_str()));
 }
@@ -217,7 +218,7 @@ void check_exclusive(const SchemaJson& schema, const char* low, const char* high
   const SchemaJson* least = schema_keyword(schema, low);
   const SchemaJson* most = schema_keyword(schema, high);
   if (least == nullptr || most == nullptr || !least->is_number() || !most->is_number()) return;
-  if (least->get<double>() < most->get<double>()) return;
+  if (compare_numbers(*least, *most) < 0) return;
   schema_error(place.at(high), strf("no number lies between %s, which is %s, and %s", low, schema_text(*least).c_str(),
                                     schema_text(*most).c_str()));
 }
@@ -257,6 +258,24 @@ std::string schema_text(const SchemaJson& value) {
 const SchemaJson* schema_keyword(const SchemaJson& schema, const char* key) {
   const auto it = schema.find(key);
   return it == schema.end() || (it->is_null() && std::string_view(key) != "const") ? nullptr : &*it;
+}
+
+bool requires_some(const SchemaJson& schema) {
+  const SchemaJson* names = schema_keyword(schema, "required");
+  return names != nullptr && names->is_array() && !names->empty();
+}
+
+int compare_numbers(const SchemaJson& a, const SchemaJson& b) {
+  // Holds every number that a JSON tree holds: whole ones of 64 bits, and doubles.
+  static_assert(std::numeric_limits<long double>::digits >= 64);
+  const auto exact = [](const SchemaJson& number) -> long double {
+    if (number.is_number_unsigned()) return static_cast<long double>(number.get<std::uint64_t>());
+    if (number.is_number_integer()) return static_cast<long double>(number.get<std::int64_t>());
+    return number.get<double>();
+  };
+  const long double left = exact(a);
+  const long double right = exact(b);
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 void check_keywords(const SchemaJson& schema, const SchemaPlace& place) {

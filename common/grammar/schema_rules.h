@@ -1,17 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "common/grammar/grammar_builder.h"
 #include "common/grammar/notation.h"
+#include "common/grammar/schema_document.h"
 #include "common/grammar/syntax.h"
 
 /// JSON schema -> GBNF, inside of GrammarBuilder::schema().
@@ -40,6 +41,7 @@ class JsonRules {
   std::string array();
   std::string constant(const SchemaJson& value);
   std::string member(const std::string& key, const std::string& value);
+  [[nodiscard]] bool carries(const std::string& key) const { return is_json() || notation_->carries(key); }
   std::string item(const std::string& value) { return is_json() ? value : notation_->item(value); }
   /// A member under a key that is none of `taken`, in a notation that is not JSON.
   std::string other_member(std::span<const std::string> taken, const std::string& value) {
@@ -80,6 +82,20 @@ struct SchemaPlace {
 [[nodiscard]] std::string schema_text(const SchemaJson& value);
 /// A keyword's value; null when the schema does not have it, or has null for it (but `const`).
 [[nodiscard]] const SchemaJson* schema_keyword(const SchemaJson& schema, const char* key);
+/// Whether a schema's `required` names something.
+[[nodiscard]] bool requires_some(const SchemaJson& schema);
+/// Exactly, also where a double holds no more digits: below 0, 0 or above for a < b, a == b, a > b. Pre: numbers.
+[[nodiscard]] int compare_numbers(const SchemaJson& a, const SchemaJson& b);
+/// What a schema says of lists: the schemas of the first items, the one of all others, and how many there may be.
+struct ListShape {
+  const SchemaJson* prefix = nullptr;  // a list of schemas; null: none
+  const char* prefix_key = "";
+  const SchemaJson* rest = nullptr;  // null: any value
+  const char* rest_key = "";
+  int min = 0;
+  int max = GrammarBuilder::kUnlimited;
+};
+[[nodiscard]] ListShape list_shape(const SchemaJson& schema);
 /// Whether a schema's member of this name is known, be it only to be ignored.
 [[nodiscard]] bool is_schema_keyword(const std::string& name);
 /// Throws Error when a keyword of this one schema has a value that it cannot have, or two contradict each other.
@@ -117,7 +133,8 @@ class SchemaRules {
   std::string plain_type(const std::string& type, const SchemaPlace& place);
   std::string reference(const SchemaJson& target, const SchemaPlace& place);
   std::pair<const SchemaJson*, std::string> resolve(const SchemaJson& target, const SchemaPlace& place);
-  const SchemaJson* member_of(const SchemaJson& object, const std::string& key);
+  /// Throws the error for a schema that no value satisfies.
+  [[noreturn]] void refuse_empty(const SchemaJson& schema, const SchemaPlace& place);
   std::string any_of_schemas(const SchemaJson& list, const SchemaPlace& place);
   std::string any_type(const SchemaJson& schema, const SchemaJson& types, const SchemaPlace& place);
   std::string enumeration(const SchemaJson& list, const SchemaPlace& place);
@@ -130,8 +147,9 @@ class SchemaRules {
   std::string all_of(const SchemaJson& schema, const SchemaPlace& place);
   struct Merged;
   void merge(const SchemaJson& schema, bool is_required, const SchemaPlace& place, Merged& into);
+  void require_demanded(Merged& merged);
   std::string array(const SchemaJson& schema, const SchemaPlace& place);
-  std::string tuple(const SchemaJson& items, const SchemaPlace& place);
+  std::string items(const ListShape& shape, const SchemaPlace& place);
   // Strings and numbers.
   std::string sized_string(const SchemaJson& schema, const SchemaPlace& place);
   std::optional<std::string> formatted_string(const std::string& format);
@@ -139,13 +157,12 @@ class SchemaRules {
 
   GrammarBuilder& b_;
   JsonRules json_;
-  const SchemaJson& document_;
+  SchemaDocument document_;
+  EmptySchemas empty_{document_};
   std::string name_;
   std::size_t work_ = 0;
   std::map<std::string, std::string> rule_of_reference_;  // pointer -> rule
-  // Objects of many members that references lead through: a search from the first member on would take a time that
-  // grows with the square of their number.
-  std::map<const SchemaJson*, std::unordered_map<std::string_view, const SchemaJson*>> members_;
+  std::list<SchemaJson> made_;                            // schemas that stand in no document
   // References that were followed since the last character: meeting one again would never end.
   std::vector<std::string> open_references_;
 };

@@ -70,7 +70,7 @@ TEST(JsonSchema, ErrorsNameTheJsonPointer) {
   expect(R"(false)", "json_schema: #: the schema false");
   expect(R"({"properties":{"a":false},"required":["a"]})", "json_schema: #/properties/a: the schema false");
   expect(R"({"items":false,"minItems":1})", "json_schema: #/items: the schema false");
-  expect(R"({"anyOf":[false,false]})", "json_schema: #/anyOf: all of them are the schema false");
+  expect(R"({"anyOf":[false,false]})", "json_schema: #/anyOf: no value satisfies any of them");
 }
 
 TEST(JsonSchema, AKeywordOfTheWrongTypeIsAnErrorAtItsPlace) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "ggml/log.h"
@@ -41,7 +42,8 @@ std::size_t utf8_size(std::string_view text) {
 
 class Checker {
  public:
-  Checker(std::string_view text, int max_depth) : text_(text), max_depth_(max_depth) {
+  enum class Values : std::uint8_t { representable, any };
+  Checker(std::string_view text, int max_depth, Values values) : text_(text), max_depth_(max_depth), values_(values) {
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
   }
 
@@ -205,17 +207,17 @@ class Checker {
     }
     unsigned code = 0;
     if (!unicode(code)) return false;
+    const std::size_t behind = at_;
     if (code >= 0xD800 && code <= 0xDBFF && text_.substr(at_).starts_with("\\u")) {
       ++at_;
       unsigned low = 0;
       if (!unicode(low)) return false;
       if (low >= 0xDC00 && low <= 0xDFFF) return true;
-      at_ = begin;
     } else if (code < 0xD800 || code > 0xDFFF) {
       return true;
     }
-    at_ = begin;
-    return fail("half a surrogate pair is no character");
+    at_ = values_ == Values::any ? behind : begin;
+    return values_ == Values::any || fail("half a surrogate pair is no character");
   }
 
   /// The u and four hexadecimal digits.
@@ -247,7 +249,7 @@ class Checker {
       if (!is_digit(peek())) return expected("a digit of the exponent");
       while (is_digit(peek())) ++at_;
     }
-    if (!may_be_large) return true;
+    if (!may_be_large || values_ == Values::any) return true;
     const std::string spelled(text_.substr(begin, at_ - begin));
     if (std::isfinite(std::strtod(spelled.c_str(), nullptr))) return true;
     at_ = begin;
@@ -270,6 +272,7 @@ class Checker {
 
   std::string_view text_;
   int max_depth_;
+  Values values_;
   std::size_t at_ = 0;
   std::vector<char> open_;  // brackets
   bool is_open_ = false;
@@ -289,7 +292,11 @@ std::optional<std::size_t> invalid_text_at(std::string_view text) {
 }
 
 std::optional<JsonFault> find_json_fault(std::string_view text, int max_depth) {
-  return Checker(text, max_depth).run();
+  return Checker(text, max_depth, Checker::Values::representable).run();
+}
+
+bool has_json_form(std::string_view text) {
+  return !Checker(text, std::numeric_limits<int>::max(), Checker::Values::any).run();
 }
 
 }  // namespace common

@@ -20,6 +20,10 @@ struct JsonFault {
 /// levels. A number that no double can hold is a fault. Linear, without recursion.
 [[nodiscard]] std::optional<JsonFault> find_json_fault(std::string_view text, int max_depth);
 
+/// Whether a text has JSON's form, to whatever depth; numbers may be of any size, and halves of surrogate pairs stand
+/// alone.
+[[nodiscard]] bool has_json_form(std::string_view text);
+
 /// Where a text stops being valid UTF-8 without NUL bytes; nothing for one that is.
 [[nodiscard]] std::optional<std::size_t> invalid_text_at(std::string_view text);
 
