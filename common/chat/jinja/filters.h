@@ -13,6 +13,9 @@ using Filter = Value (*)(Runtime& rt, const Value& subject, Args& args);
 using Test = bool (*)(Runtime& rt, const Value& subject, Args& args);
 using FilterTable = std::unordered_map<std::string_view, Filter>;
 
+/// Calls a filter; one that is given a text costs by the byte.
+Value apply_filter(Filter filter, Runtime& rt, const Value& subject, Args& args);
+
 /// Null when there is none.
 Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);

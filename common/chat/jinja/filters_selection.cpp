@@ -48,7 +48,7 @@ Value map(Runtime& rt, const Value& v, Args& args) {
   rt.check_stack();  // map('map', ...) nests
   for (Value& item : out) {
     Args each = rest;
-    item = filter(rt, item, each);
+    item = apply_filter(filter, rt, item, each);
   }
   return rt.generator(std::move(out));
 }

@@ -42,6 +42,7 @@ Value trim(Runtime& rt, const Value& v, Args& args) {
   Params p(rt, "trim", args, {"chars"});
   const std::string s = to_str(rt, v);
   const auto chars = p.string(0);
+  if (chars) rt.scan(chars->size());
   return rt.text(std::string(chars ? strip(s, Side::both, *chars) : strip(s, Side::both)));
 }
 

@@ -257,6 +257,11 @@ const FilterTable& value_filters() {
   return table;
 }
 
+Value apply_filter(Filter filter, Runtime& rt, const Value& subject, Args& args) {
+  if (const std::string* text = subject.as_text()) rt.scan(text->size());
+  return filter(rt, subject, args);
+}
+
 Filter find_filter(std::string_view name) {
   for (const FilterTable* table : {&text_filters(), &sequence_filters(), &selection_filters(), &value_filters()}) {
     const auto it = table->find(name);

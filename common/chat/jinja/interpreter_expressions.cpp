@@ -203,8 +203,7 @@ Value Interpreter::eval_filter(const Expr& e, Scope* scope, const Value* block) 
   Args args = eval_args(e.args.get(), scope);
   rt_.set_pos(e.pos);
   if (!e.filter) rt_.fail("No filter named '" + e.text + "'.");
-  if (const std::string* text = subject.as_text()) rt_.scan(text->size());
-  return e.filter(rt_, subject, args);
+  return apply_filter(e.filter, rt_, subject, args);
 }
 
 bool Interpreter::eval_test(const Expr& e, Scope* scope) {

@@ -138,13 +138,61 @@ TEST(JinjaLimits, AnEndlessLoopOfLoopsStops) {
             Origin::limit);
 }
 
+// As Python's str methods; what they cannot do is refused where it stands.
+TEST(Jinja, CaseFollowsUnicode) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ 'straße' | upper }}", "STRASSE"},
+      {"{{ 'ﬁn' | capitalize }}", "Fin"},
+      {"{{ 'ŉ ΐ' | upper }}", "ʼN \u0399\u0308\u0301"},
+      {"{{ 'ÉCOLE ŁÓDŹ ДОМ' | lower }}", "école łódź дом"},
+      {"{{ 'ΟΔΥΣΣΕΥΣ ΑΣ.Σ Σ' | lower }}", "οδυσσευς ασ.ς σ"},
+      {"{{ 'İ'.lower() | length }}", "2"},
+      {"{{ 'Straße'.casefold() }}", "strasse"},
+      {"{{ 'élan ďábel' | title }}", "Élan Ďábel"},
+      {"{{ '漢a éa'.title() }}", "漢A Éa"},
+      {"{{ 'ǆ'.title() }}", "ǅ"},
+      {"{{ '漢'.istitle() }} {{ 'Éa Ba'.istitle() }} {{ 'ÉA'.istitle() }}", "False True False"},
+      {"{{ 'aÉß'.swapcase() }}", "AéSS"},
+  };
+  for (const auto& [source, text] : cases) EXPECT_EQ(Template(source).render(ordered_json::object()), text) << source;
+  for (const char* source : {"\n {{ 'a'.translate({97: 98}) }}", "\n {{ self.head() }}", "\n {{ super() }}"}) {
+    try {
+      (void)Template(source).render(ordered_json::object());
+      FAIL() << source;
+    } catch (const TemplateError& e) {
+      EXPECT_EQ(std::string(e.what()).rfind("line 2, column ", 0), 0u) << e.what();
+    }
+  }
+  EXPECT_EQ(Template("{% block head %}x{% endblock %}").render(ordered_json::object()), "x");
+}
+
 // What looks at every byte costs by the byte.
 TEST(JinjaLimits, SearchesStop) {
   Limits limits;
   limits.steps = 1'000'000;
-  for (const char* search :
-       {"s.find('ab')", "s.rfind('ba')", "s.count('ab')", "s.split('ab')", "s.replace('ab', '')", "s.partition('ab')",
-        "('ab' in s)", "(s | length)", "(s | upper)", "(s | replace('ab', ''))", "s.upper()", "s[5]", "s.isalpha()"}) {
+  for (const char* search : {"s.find('ab')",
+                             "s.rfind('ba')",
+                             "s.count('ab')",
+                             "s.split('ab')",
+                             "s.replace('ab', '')",
+                             "s.partition('ab')",
+                             "('ab' in s)",
+                             "(s | length)",
+                             "(s | upper)",
+                             "(s | replace('ab', ''))",
+                             "s.upper()",
+                             "s[5]",
+                             "s.isalpha()",
+                             "(s | int)",
+                             "(s | float)",
+                             "(s | trim)",
+                             "(s | wordcount)",
+                             "([s] | map('int') | list)",
+                             "([s] | map('upper') | list)",
+                             "'a'.strip(s)",
+                             "('a' | trim(s))",
+                             "(s is upper)",
+                             "s.istitle()"}) {
     const std::string source =
         "{% set s = 'a' * 1000000 %}{% for i in range(20) %}{% set x = " + std::string(search) + " %}{% endfor %}";
     EXPECT_EQ(limit_of(source, limits), Origin::limit) << search;

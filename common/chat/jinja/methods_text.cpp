@@ -24,6 +24,7 @@ Value strip_method(Runtime& rt, const Value& self, Args& args) {
   Params p(rt, "strip", args, {"chars"});
   const std::string& s = text_of(rt, self);
   const auto chars = p.string(0);
+  if (chars) rt.scan(chars->size());
   return rt.text(std::string(chars ? strip(s, side, *chars) : strip(s, side)));
 }
 
@@ -287,8 +288,9 @@ Value is_case(Runtime& rt, const Value& self, Args& args) {
 Value istitle(Runtime& rt, const Value& self, Args& args) {
   Params p(rt, "istitle", args, {});
   const std::string& s = text_of(rt, self);
-  return s == title_case(s) &&
-         std::any_of(s.begin(), s.end(), [](char c) { return is_alpha(static_cast<unsigned char>(c)); });
+  bool any = false;
+  for (std::size_t i = 0; i < s.size() && !any;) any = is_cased(next_code_point(s, i));
+  return any && s == title_case(s);
 }
 
 Value isidentifier(Runtime& rt, const Value& self, Args& args) {
@@ -398,7 +400,7 @@ const std::unordered_map<string_view, Method>& methods() {
       {"rstrip", strip_method<Side::right>},
       {"upper", map_method<to_upper>},
       {"lower", map_method<to_lower>},
-      {"casefold", map_method<to_lower>},
+      {"casefold", map_method<case_fold>},
       {"title", map_method<title_case>},
       {"capitalize", map_method<capitalize>},
       {"swapcase", map_method<swap_case>},

@@ -15,35 +15,6 @@ utf8proc_category_t category(char32_t c) {
 // The code points of invalid bytes lie above Unicode, so that they match no class and convert back to the byte.
 constexpr char32_t kInvalidByte = 0x80000000;
 
-// Upper case of one code point; ß has no single one.
-void append_upper(std::string& out, char32_t c) {
-  if (c == 0xdf) {
-    out += "SS";
-  } else {
-    append_utf8(out, c < kInvalidByte ? static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))) : c);
-  }
-}
-
-void append_lower(std::string& out, char32_t c) {
-  append_utf8(out, c < kInvalidByte ? static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))) : c);
-}
-
-void append_title(std::string& out, char32_t c) {
-  if (c == 0xdf) {
-    out += "Ss";
-  } else {
-    append_utf8(out, c < kInvalidByte ? static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))) : c);
-  }
-}
-
-template <class F>
-std::string map_code_points(std::string_view s, F f) {
-  std::string out;
-  out.reserve(s.size());
-  for (std::size_t i = 0; i < s.size();) f(out, next_code_point(s, i));
-  return out;
-}
-
 // The start of the code point that ends before `end`.
 std::size_t previous(std::string_view s, std::size_t end) {
   for (std::size_t back = 1; back <= 4 && back <= end; ++back) {
@@ -174,6 +145,23 @@ bool is_upper(char32_t c) {
 bool is_lower(char32_t c) {
   return c < kInvalidByte && category(c) == UTF8PROC_CATEGORY_LL;
 }
+bool is_cased(char32_t c) {
+  return is_upper(c) || is_lower(c) || (c < kInvalidByte && category(c) == UTF8PROC_CATEGORY_LT);
+}
+bool is_case_ignorable(char32_t c) {
+  if (c >= kInvalidByte) return false;
+  if (c < 0x80) return c == '\'' || c == '.' || c == ':' || c == '^' || c == '`';
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      return c == 0xb7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+  }
+}
 
 bool is_printable(char32_t c) {
   if (c < 0x7f) return c >= 0x20;
@@ -202,41 +190,6 @@ std::string_view strip(std::string_view s, Side side, std::string_view chars) {
   for (std::size_t i = 0; i < chars.size();) set += next_code_point(chars, i);
   std::sort(set.begin(), set.end());
   return strip_if(s, side, [&](char32_t c) { return std::binary_search(set.begin(), set.end(), c); });
-}
-
-std::string to_upper(std::string_view s) {
-  return map_code_points(s, append_upper);
-}
-std::string to_lower(std::string_view s) {
-  return map_code_points(s, append_lower);
-}
-
-std::string capitalize(std::string_view s) {
-  bool first = true;
-  return map_code_points(s, [&](std::string& out, char32_t c) {
-    first ? append_title(out, c) : append_lower(out, c);
-    first = false;
-  });
-}
-
-std::string swap_case(std::string_view s) {
-  return map_code_points(s, [](std::string& out, char32_t c) {
-    if (is_upper(c)) {
-      append_lower(out, c);
-    } else if (is_lower(c)) {
-      append_upper(out, c);
-    } else {
-      append_utf8(out, c);
-    }
-  });
-}
-
-std::string title_case(std::string_view s) {
-  bool inside = false;
-  return map_code_points(s, [&](std::string& out, char32_t c) {
-    inside ? append_lower(out, c) : append_title(out, c);
-    inside = is_alpha(c);
-  });
 }
 
 std::size_t find_text(std::string_view s, std::string_view what, std::size_t from) {

@@ -23,6 +23,9 @@ void append_utf8(std::string& out, char32_t c);
 [[nodiscard]] bool is_numeric(char32_t c);
 [[nodiscard]] bool is_upper(char32_t c);
 [[nodiscard]] bool is_lower(char32_t c);
+[[nodiscard]] bool is_cased(char32_t c);
+/// Stands between letters without parting them.
+[[nodiscard]] bool is_case_ignorable(char32_t c);
 [[nodiscard]] bool is_printable(char32_t c);
 
 enum class Side : std::uint8_t { left = 1, right = 2, both = 3 };
@@ -32,6 +35,7 @@ enum class Side : std::uint8_t { left = 1, right = 2, both = 3 };
 
 [[nodiscard]] std::string to_upper(std::string_view s);
 [[nodiscard]] std::string to_lower(std::string_view s);
+[[nodiscard]] std::string case_fold(std::string_view s);
 [[nodiscard]] std::string capitalize(std::string_view s);
 [[nodiscard]] std::string swap_case(std::string_view s);
 /// str.title(): a letter after a non-letter is upper case.
