@@ -137,20 +137,26 @@ struct ChatTemplates::State::Rendering {
     try {
       return render(messages, add_generation_prompt);
     } catch (const Error&) {
-      // A tool may lack a description and parameters, and not every template knows that.
-      if (!complete_tools()) throw;
-      return render(messages, add_generation_prompt);
+      // A tool may lack a description and parameters, and its schemas may be of forms that not every template knows.
+      for (const auto easier : {completed_tools, plain_tools}) {
+        if (!replace_tools(easier)) continue;
+        try {
+          return render(messages, add_generation_prompt);
+        } catch (const Error&) {
+        }
+      }
+      throw;
     }
   }
 
  private:
   /// Whether the tools are others now.
-  [[nodiscard]] bool complete_tools() const {
+  [[nodiscard]] bool replace_tools(ordered_json (*make)(const ordered_json&)) const {
     const auto tools = base.find("tools");
     if (tools == base.end() || !tools->is_array()) return false;
-    ordered_json completed = completed_tools(*tools);
-    if (completed == *tools) return false;
-    *tools = std::move(completed);
+    ordered_json made = make(*tools);
+    if (made == *tools) return false;
+    *tools = std::move(made);
     return true;
   }
   [[nodiscard]] std::string render(const ordered_json& messages, bool add_generation_prompt) const {

@@ -403,9 +403,22 @@ TEST(ChatTemplates, MalformedMessagesAndToolsNameThePlace) {
             "messages[0]: unsupported content part type \"video\"");
   EXPECT_EQ(error(R"([{"role": "user", "content": [{"type": "text"}]}])"),
             "messages[0]: a text part must have a string \"text\"");
-  EXPECT_EQ(error(R"([{"role": "assistant", "tool_calls": 3}])"), "messages[0]: \"tool_calls\" must be an array");
+  EXPECT_EQ(error(R"([{"role": "assistant", "tool_calls": 3}])"),
+            "Field 'messages[0].tool_calls': expected an array, got 3");
   EXPECT_EQ(error(R"([{"role": "assistant", "tool_calls": [{}]}])"),
-            "messages[0]: every tool call must be an object with a \"function\"");
+            "Field 'messages[0].tool_calls[0].function': expected an object, got nothing");
+  const auto call_error = [&](const char* members) {
+    return error(
+        (R"([{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}, {)" + std::string(members) + "}]}]")
+            .c_str());
+  };
+  const std::string place = "Field 'messages[0].tool_calls[1]";
+  EXPECT_EQ(call_error(R"("function": {"name": "f"}, "id": 5)"), place + ".id': expected a string, got 5");
+  EXPECT_EQ(call_error(R"("function": {"name": "f"}, "index": "a")"),
+            place + ".index': expected a whole number of 0 or more, got \"a\"");
+  EXPECT_EQ(call_error(R"("function": {"name": "f"}, "type": "tool")"),
+            place + ".type': expected \"function\", got \"tool\"");
+  EXPECT_EQ(call_error(R"("function": {})"), place + ".function.name': expected a string, got nothing");
   ChatInputs in;
   in.messages = &kHello;
   const ordered_json tools = ordered_json::parse(R"([{"type": "retrieval"}])");

@@ -21,6 +21,19 @@ using nlohmann::ordered_json;
   throw Error(ErrorCode::invalid_argument, "messages[" + std::to_string(index) + "]: " + what);
 }
 
+[[noreturn]] void refuse_field(const std::string& place, const char* what, const ordered_json* got) {
+  constexpr std::size_t kShown = 60;
+  const std::string text =
+      got == nullptr ? "nothing" : got->dump(-1, ' ', false, ordered_json::error_handler_t::replace).substr(0, kShown);
+  throw Error(ErrorCode::invalid_argument, "Field '" + place + "': expected " + what + ", got " + text);
+}
+
+/// null counts as absent.
+const ordered_json* member_of(const ordered_json& object, const char* key) {
+  const auto it = object.find(key);
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
 bool has_text(const ordered_json& message, const char* key) {
   const auto it = message.find(key);
   return it != message.end() && it->is_string() && !it->get_ref<const std::string&>().empty();
@@ -102,25 +115,36 @@ void normalize_calls(std::size_t index, ordered_json& message, const ChatTemplat
     message.erase("tool_calls");
     return;
   }
-  if (!calls->is_array()) refuse(index, "\"tool_calls\" must be an array");
-  for (auto& call : *calls) {
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse(index, "every tool call must be an object with a \"function\"");
-    if (call.contains("id") && !call["id"].is_string() && !call["id"].is_null())
-      refuse(index, "the \"id\" of a tool call must be a string");
-    if (!call.contains("type")) call["type"] = "function";
+  const auto expected = [&](const std::string& place, const char* what, const ordered_json* got) {
+    refuse_field("messages[" + std::to_string(index) + "].tool_calls" + place, what, got);
+  };
+  if (!calls->is_array()) expected("", "an array", &*calls);
+  for (std::size_t i = 0; i < calls->size(); ++i) {
+    ordered_json& call = (*calls)[i];
+    const std::string place = "[" + std::to_string(i) + "]";
+    if (!call.is_object()) expected(place, "an object with a function", &call);
+    const ordered_json* id = member_of(call, "id");
+    if (id != nullptr && !id->is_string()) expected(place + ".id", "a string", id);
+    const ordered_json* number = member_of(call, "index");
+    if (number != nullptr && !number->is_number_unsigned())
+      expected(place + ".index", "a whole number of 0 or more", number);
+    const ordered_json* type = member_of(call, "type");
+    if (type != nullptr && *type != "function") expected(place + ".type", "\"function\"", type);
+    const ordered_json* called = member_of(call, "function");
+    if (called == nullptr || !called->is_object()) expected(place + ".function", "an object", called);
+    const ordered_json* name = member_of(*called, "name");
+    if (name == nullptr || !name->is_string()) expected(place + ".function.name", "a string", name);
+    if (type == nullptr) call["type"] = "function";
     auto& function = call["function"];  // after the insertion, which moves the members
-    if (!function.contains("name") || !function["name"].is_string())
-      refuse(index, "a tool call's function has no \"name\"");
     if (!function.contains("arguments")) function["arguments"] = "{}";
     auto& arguments = function["arguments"];
     if (caps.object_arguments && arguments.is_string()) {
       const std::string text = arguments;
-      const std::string name = function["name"].get<std::string>();
+      const std::string callee = function["name"].get<std::string>();
       // An empty text is what some clients send for "no arguments".
       ordered_json parsed = text.empty() ? ordered_json::object()
                                          : parse_json(text, "messages[" + std::to_string(index) +
-                                                                "]: the arguments of the call of " + name + " are");
+                                                                "]: the arguments of the call of " + callee + " are");
       arguments = std::move(parsed);
     } else if (!caps.object_arguments && !arguments.is_string()) {
       arguments = arguments.dump();
@@ -283,6 +307,40 @@ ordered_json completed_tools(const ordered_json& tools) {
       if (!property.is_object()) property = ordered_json::object();
       fill(property, "description", "");
     }
+  }
+  return out;
+}
+
+namespace {
+void make_plain(ordered_json& schema) {
+  if (!schema.is_object()) return;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    if (type->is_array()) {
+      const auto first = std::find_if(type->begin(), type->end(), [](const auto& name) { return name != "null"; });
+      *type = first == type->end() ? ordered_json("null") : ordered_json(*first);
+    }
+    if (*type == "null") {
+      schema.erase("type");
+    } else if (*type == "object" && !schema.contains("additionalProperties")) {
+      schema["additionalProperties"] = ordered_json::object();
+    }
+  }
+  // What is deeper than requests nest does not come here.
+  for (auto& [key, value] : schema.items()) {
+    if (key == "items" || key == "additionalProperties") make_plain(value);
+    if (key == "properties" && value.is_object())
+      for (auto& property : value) make_plain(property);
+  }
+}
+}  // namespace
+
+ordered_json plain_tools(const ordered_json& tools) {
+  ordered_json out = tools;
+  for (auto& tool : out) {
+    auto& parameters = tool["function"]["parameters"];
+    if (!parameters.is_object() || !parameters.contains("properties") || !parameters["properties"].is_object())
+      continue;
+    for (auto& property : parameters["properties"]) make_plain(property);
   }
   return out;
 }

@@ -33,6 +33,9 @@ struct MessageQuirks {
 /// The tools with what their makers left out: a description, parameters and the properties of these, all empty. For
 /// templates that cannot do without.
 [[nodiscard]] nlohmann::ordered_json completed_tools(const nlohmann::ordered_json& tools);
+/// The tools with types that every template which spells them out knows: one name each, and not null; what dicts hold
+/// is said. The answer is held to the schemas as they were given all the same.
+[[nodiscard]] nlohmann::ordered_json plain_tools(const nlohmann::ordered_json& tools);
 /// Throws ggml::Error (invalid_argument) unless `tools` is an array of {type:"function", function:{name, ...}}.
 void check_tools(const nlohmann::ordered_json& tools);
 

@@ -1,8 +1,10 @@
 #include "common/chat/reply_grammar.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "common/chat/syntax/grammar_writer.h"
+#include "common/grammar/grammar.h"
 #include "ggml/error.h"
 
 namespace common::chat {
@@ -12,6 +14,8 @@ using Builder = grammar::GrammarBuilder;
 using syntax::Ahead;
 using syntax::GrammarWriter;
 using syntax::Lookahead;
+
+const ToolSet kNone;
 
 /// Reasoning in front of the answer: one block where it stands at the start, any number where it may stand anywhere.
 std::string reasoning(const ReplyFormat& format, GrammarWriter& writer) {
@@ -49,20 +53,23 @@ void check_names(const ReplyFormat& format, const ToolSet& tools) {
 std::string part_of(const syntax::ElementPtr& element, GrammarWriter& writer) {
   return element ? element->grammar(writer).value_or(Builder::literal("")) : Builder::literal("");
 }
+
+/// `answer` between what the format has around answers.
+std::string framed(const ReplyFormat& format, bool thinking, const std::string& answer, GrammarWriter& writer) {
+  return Builder::sequence({thinking ? reasoning(format, writer) : Builder::literal(""),
+                            part_of(format.answer_open, writer), answer, part_of(format.answer_close, writer)});
+}
 }  // namespace
 
 std::optional<ReplyGrammar> reply_grammar(const ReplyFormat& format, const ReplyDemand& demand) {
   const bool any_tools = demand.tools != nullptr && !demand.tools->empty() && demand.choice != ToolChoice::none;
   if (any_tools) check_names(format, *demand.tools);
-  static const ToolSet kNone;
   Builder builder;
   GrammarWriter writer(builder, demand.tools != nullptr ? *demand.tools : kNone, demand.parallel);
   ReplyGrammar out;
   if (demand.schema != nullptr) {
     const std::string answer = builder.schema("answer", *demand.schema);
-    builder.set_root(
-        Builder::sequence({demand.thinking ? reasoning(format, writer) : Builder::literal(""),
-                           part_of(format.answer_open, writer), answer, part_of(format.answer_close, writer)}));
+    builder.set_root(framed(format, demand.thinking, answer, writer));
   } else if (!any_tools) {
     return std::nullopt;
   } else if (demand.choice == ToolChoice::required) {
@@ -82,6 +89,17 @@ std::optional<ReplyGrammar> reply_grammar(const ReplyFormat& format, const Reply
   out.gbnf = builder.text();
   if (out.lazy && !format.lazy_grammar) return std::nullopt;
   return out;
+}
+
+std::optional<std::string> answer_frame(const ReplyFormat& format, bool thinking) {
+  const bool thinks = thinking && std::any_of(format.parts.begin(), format.parts.end(), [](const ReplyPart& part) {
+                        return part.kind == ReplyPart::Kind::reasoning;
+                      });
+  if (!thinks && !format.answer_open && !format.answer_close) return std::nullopt;
+  Builder builder;
+  GrammarWriter writer(builder, kNone, false);
+  builder.set_root(framed(format, thinks, builder.rule(grammar::Grammar::kFramed, Builder::literal("")), writer));
+  return builder.text();
 }
 
 std::string opening_in_grammar(const ReplyFormat& format, const ReplyOpening& opening) {

@@ -34,6 +34,10 @@ struct ReplyGrammar {
 /// what is wrong in a schema, (unsupported) when calls are required and the format has none.
 [[nodiscard]] std::optional<ReplyGrammar> reply_grammar(const ReplyFormat& format, const ReplyDemand& demand);
 
+/// What stands around an answer that a grammar of the client's own writes, as the frame of Grammar::parse_framed():
+/// thoughts in front, if there may be some, and the marks of the answer; nothing when the format has neither.
+[[nodiscard]] std::optional<std::string> answer_frame(const ReplyFormat& format, bool thinking);
+
 /// The part of the opening with which a grammar that is not lazy begins.
 [[nodiscard]] std::string opening_in_grammar(const ReplyFormat& format, const ReplyOpening& opening);
 

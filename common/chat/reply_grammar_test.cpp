@@ -198,6 +198,25 @@ TEST(ReplyGrammar, LetsThoughtsStandBeforeAnAnswerInJson) {
                       "message|>{\"a\": 1}"));
 }
 
+TEST(ReplyGrammar, FramesAGrammarOfTheClientAsTheFormatFramesAnswers) {
+  const auto framed = [](const char* source, bool thinking) {
+    const auto frame = answer_frame(*find_reply_format(source), thinking);
+    constexpr const char* kOwn = "root ::= space said\nspace ::= \"a\"\nsaid ::= \"b\"*";
+    return frame ? grammar::Grammar::parse_framed(kOwn, *frame) : grammar::Grammar::parse(kOwn);
+  };
+  const auto hermes = framed("<tool_call> <think>", true);
+  EXPECT_TRUE(accepts(*hermes, "<think>Hm.</think>\n\nabb")) << "names of rules do not meet";
+  EXPECT_TRUE(accepts(*hermes, "ab"));
+  EXPECT_FALSE(accepts(*hermes, "<think>Hm.</think>b"));
+  EXPECT_FALSE(accepts(*hermes, "<think>Hm.</think>"));
+  EXPECT_FALSE(accepts(*framed("<tool_call> <think>", false), "<think>Hm.</think>ab"));
+  EXPECT_TRUE(accepts(*framed("<tool_call> <think>", false), "ab"));
+  EXPECT_TRUE(accepts(*framed("nothing known", true), "ab"));
+  EXPECT_TRUE(accepts(*framed("<|channel|>", true),
+                      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>ab"));
+  EXPECT_FALSE(accepts(*framed("<|channel|>", false), "ab"));
+}
+
 // In tagged formats each parameter has a grammar of its own; together they may not grow with the square of the schema.
 TEST(ReplyGrammar, ToolsWithManyParametersAreWrittenOrRefusedInTime) {
   using nlohmann::ordered_json;

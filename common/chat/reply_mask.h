@@ -20,7 +20,8 @@ struct ReplyRules {
   std::shared_ptr<const grammar::CompiledGrammar> grammar;  // null: none
   std::string grammar_opening;  // text that a grammar which is not lazy has read before the first token
   bool lazy = false;
-  /// After so many tokens of reasoning `reasoning_end` is written; -1: no limit.
+  /// After so many tokens of reasoning `reasoning_end` is written, once the character that they end in is whole; -1: no
+  /// limit.
   int reasoning_budget = -1;
   std::vector<llama::Token> reasoning_end;
 };
@@ -38,12 +39,15 @@ class ReplyMask final : public llama::TokenMask {
   void read(std::string_view piece);
   void start_grammar(const std::string& text);
   void count_reasoning(bool was_inside);
+  bool fill_rest_of_character(std::span<std::uint32_t> words);
 
   const std::shared_ptr<const ReplyRules> rules_;
   const llama::Vocab& vocab_;
   ReplyParser parser_;
   std::optional<grammar::GrammarMask> grammar_;  // active
   int n_reasoning_ = 0;
+  std::string unfinished_;             // the beginning of a character with which the text ends
+  bool spent_ = false;                 // the budget, and reasoning_end waits for the rest of that character
   std::optional<std::size_t> forced_;  // the next of reasoning_end
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "common/chat/reply_grammar.h"
@@ -164,6 +165,81 @@ TEST(ReplyMask, ABudgetOfNothingEndsTheThoughtThatThePromptOpened) {
   std::vector<std::uint32_t> words = words_for(rules.vocab);
   ASSERT_TRUE(mask.fill(words));
   EXPECT_TRUE(allows(words, rules.vocab.find("</think>")));
+}
+
+/// Behind thoughts that the prompt opened: a grammar of the client's own, or one that a schema makes.
+Rules rules_behind_thoughts(const std::string& own_grammar, int budget) {
+  Rules out{.vocab = vocab_of({"hm", "</think>", "yes", "{"})};
+  out.rules->reading = format_of(kThinking);
+  const ReplyFormat& format = *out.rules->reading.format;
+  const auto shared = std::make_shared<const grammar::GrammarVocab>(out.vocab);
+  std::shared_ptr<const grammar::Grammar> parsed;
+  if (!own_grammar.empty()) {
+    parsed = grammar::Grammar::parse_framed(own_grammar, answer_frame(format, true).value(), &out.vocab);
+  } else {
+    const auto schema = nlohmann::ordered_json::parse(R"({"type":"object"})");
+    ReplyDemand demand;
+    demand.schema = &schema;
+    parsed = grammar::Grammar::parse(reply_grammar(format, demand)->gbnf, &out.vocab);
+  }
+  out.rules->grammar = std::make_shared<const grammar::CompiledGrammar>(parsed, shared);
+  out.rules->grammar_opening = opening_in_grammar(format, out.rules->reading.opening);
+  out.rules->reasoning_budget = budget;
+  out.rules->reasoning_end = {out.vocab.find("</think>")};
+  return out;
+}
+
+// The mark behind the thoughts would otherwise break the character, which no grammar and no JSON text can hold.
+TEST(ReplyMask, ABudgetThatEndsInsideACharacterWaitsForItsEnd) {
+  for (const bool with_grammar : {true, false}) {
+    Rules rules = rules_behind_thoughts("", 2);
+    if (!with_grammar) rules.rules->grammar = nullptr;
+    ReplyMask mask(rules.rules, rules.vocab);
+    std::vector<std::uint32_t> words = words_for(rules.vocab);
+    const Token end = rules.vocab.find("</think>");
+    const auto only = [&](const std::vector<std::string>& allowed, const std::vector<std::string>& refused) {
+      ASSERT_TRUE(mask.fill(words));
+      for (const std::string& piece : allowed) EXPECT_TRUE(allows(words, rules.vocab.find(piece))) << piece;
+      for (const std::string& piece : refused) EXPECT_FALSE(allows(words, rules.vocab.find(piece))) << piece;
+      EXPECT_FALSE(allows(words, rules.vocab.special().eos));
+    };
+    for (const char* piece : {"hm", "<0xF0>"}) mask.accept(rules.vocab.find(piece));
+    only({"<0x9F>", "<0x90>"}, {"hm", "</think>", "<0xF0>", "<0x61>", "<0x80>"});
+    for (const char* piece : {"<0x9F>", "<0x98>"}) mask.accept(rules.vocab.find(piece));
+    only({"<0x80>", "<0xBF>"}, {"hm", "</think>", "<0xC3>"});
+    mask.accept(rules.vocab.find("<0x80>"));
+    ASSERT_TRUE(mask.fill(words));
+    for (Token t = 0; t < rules.vocab.n_tokens(); ++t) EXPECT_EQ(allows(words, t), t == end);
+    mask.accept(end);
+    EXPECT_EQ(mask.fill(words), with_grammar);
+    EXPECT_TRUE(!with_grammar || allows(words, rules.vocab.find("{")));
+    EXPECT_EQ(mask.failure(), "");
+  }
+}
+
+TEST(ReplyMask, AGrammarOfTheClientHoldsTheAnswerAndNotTheThoughts) {
+  for (const int budget : {-1, 0}) {
+    const Rules rules = rules_behind_thoughts("root ::= \"yes\" space\nspace ::= \"!\"?", budget);
+    ReplyMask mask(rules.rules, rules.vocab);
+    std::vector<std::uint32_t> words = words_for(rules.vocab);
+    if (budget != 0) {
+      ASSERT_TRUE(mask.fill(words));
+      EXPECT_TRUE(allows(words, rules.vocab.find("hm")));
+      EXPECT_FALSE(allows(words, rules.vocab.special().eos));
+      mask.accept(rules.vocab.find("hm"));
+    }
+    ASSERT_TRUE(mask.fill(words));
+    EXPECT_TRUE(allows(words, rules.vocab.find("</think>")));
+    mask.accept(rules.vocab.find("</think>"));
+    ASSERT_TRUE(mask.fill(words));
+    EXPECT_TRUE(allows(words, rules.vocab.find("yes")));
+    EXPECT_FALSE(allows(words, rules.vocab.find("hm")));
+    mask.accept(rules.vocab.find("yes"));
+    ASSERT_TRUE(mask.fill(words));
+    EXPECT_TRUE(allows(words, rules.vocab.special().eos));
+    EXPECT_TRUE(allows(words, rules.vocab.find("<0x21>")));
+    EXPECT_EQ(mask.failure(), "");
+  }
 }
 
 }  // namespace

@@ -178,6 +178,39 @@ TEST(TemplateFormats, EveryTemplateWithToolsTakesToolsOfNothingButAName) {
   }
 }
 
+// Schemas of forms that some templates spell out by a macro which knows few of them, or never ends with others.
+TEST(TemplateFormats, EveryTemplateWithToolsTakesSchemasOfEveryForm) {
+  const auto dir = folder();
+  if (!dir) GTEST_SKIP() << "shared data absent";
+  const ordered_json cases[] = {
+      ordered_json::parse(
+          R"({"type":"object","properties":{"tree":{"$ref":"#/$defs/node"}},"$defs":{"node":{"type":"object",
+          "properties":{"kids":{"type":"array","items":{"$ref":"#/$defs/node"}}}}}})"),
+      ordered_json::parse(
+          R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}}}}})"),
+      ordered_json::parse(R"({"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"object"}}},
+          "c":{"type":["string","null"]},"d":{"type":["array","null"],"items":{"type":["integer","null"]}},"e":{"type":"null"},
+          "f":{"anyOf":[{"type":"string"},{"type":"null"}]},"g":{"type":"array"},"h":{"type":"array","items":{"type":"object"}},
+          "i":{"type":"object","additionalProperties":false},"j":{"type":["object","array"]},"k":{"const":5}}})")};
+  const ordered_json messages = {{{"role", "user"}, {"content", "Hello"}}};
+  for (const auto& [name, format] : kFormats) {
+    const ChatTemplates templates(model_of(*dir / (name + ".jinja")), {});
+    if (!templates.caps(true).tools) continue;
+    for (const ordered_json& schema : cases) {
+      const ordered_json tools =
+          ordered_json::array({{{"type", "function"}, {"function", {{"name", "zqname"}, {"parameters", schema}}}}});
+      ChatInputs in;
+      in.messages = &messages;
+      in.tools = &tools;
+      try {
+        EXPECT_NE(templates.apply(in).text.find("zqname"), std::string::npos) << name << " " << schema;
+      } catch (const ggml::Error& error) {
+        ADD_FAILURE() << name << " " << schema << ": " << error.message();
+      }
+    }
+  }
+}
+
 TEST(TemplateFormats, EveryFormatReadsTheCallsThatItsTemplatesWrite) {
   const auto dir = folder();
   if (!dir) GTEST_SKIP() << "shared data absent";

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <unordered_set>
 
 #include "common/chat/messages.h"
 #include "common/grammar/schema_check.h"
+#include "common/grammar/schema_document.h"
 #include "ggml/error.h"
 
 namespace common::chat {
@@ -15,6 +16,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int kMaxReferences = 32;  // a chain of references that is longer goes in a circle
+// Branches that share what they lead to are walked through as often as there are ways to it; beyond so many steps the
+// schema says nothing.
+constexpr int kMaxSteps = 2000;
 
 bool type_is(const ordered_json& type, std::string_view name) {
   if (type.is_string()) return type.get_ref<const std::string&>() == name;
@@ -22,23 +26,32 @@ bool type_is(const ordered_json& type, std::string_view name) {
          std::any_of(type.begin(), type.end(), [&](const auto& t) { return t.is_string() && t == std::string(name); });
 }
 
-ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth);
+struct Walk {
+  const ordered_json& root;
+  int depth = 0;
+  int& steps_left;
+
+  [[nodiscard]] Walk deeper() const { return {root, depth + 1, steps_left}; }
+  [[nodiscard]] bool goes_on() const { return depth <= kMaxReferences && --steps_left > 0; }
+};
+
+ValueKind kind_at(const ordered_json& given, const Walk& walk);
 
 /// Text if a branch is, else `unless_said` until a branch says the opposite: json where any branch may be what comes
 /// (anyOf, oneOf), either where all of them hold and what one of them says is said (allOf).
-ValueKind kind_of(const ordered_json& branches, const ordered_json& root, int depth, ValueKind unless_said) {
+ValueKind kind_of(const ordered_json& branches, const Walk& walk, ValueKind unless_said) {
   ValueKind kind = unless_said;
   for (const auto& branch : branches) {
-    const ValueKind k = kind_at(branch, root, depth + 1);
+    const ValueKind k = kind_at(branch, walk.deeper());
     if (k == ValueKind::text) return k;
     if (k != unless_said) kind = k;
   }
   return kind;
 }
 
-ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth) {
-  const ordered_json& schema = resolved(given, root);
-  if (!schema.is_object() || depth > kMaxReferences) return ValueKind::either;
+ValueKind kind_at(const ordered_json& given, const Walk& walk) {
+  const ordered_json& schema = resolved(given, walk.root);
+  if (!schema.is_object() || !walk.goes_on()) return ValueKind::either;
   if (const auto type = schema.find("type"); type != schema.end())
     return type_is(*type, "string") ? ValueKind::text : ValueKind::json;
   if (const auto constant = schema.find("const"); constant != schema.end())
@@ -49,14 +62,77 @@ ValueKind kind_at(const ordered_json& given, const ordered_json& root, int depth
   }
   for (const char* key : {"anyOf", "oneOf"})
     if (const auto branches = schema.find(key); branches != schema.end() && branches->is_array())
-      return kind_of(*branches, root, depth, ValueKind::json);
+      return kind_of(*branches, walk, ValueKind::json);
   if (const auto branches = schema.find("allOf"); branches != schema.end() && branches->is_array())
-    return kind_of(*branches, root, depth, ValueKind::either);
+    return kind_of(*branches, walk, ValueKind::either);
   for (const char* key : {"pattern", "minLength", "maxLength", "format"})
     if (schema.contains(key)) return ValueKind::text;
   for (const char* key : {"properties", "items", "prefixItems", "additionalProperties"})
     if (schema.contains(key)) return ValueKind::json;
   return ValueKind::either;
+}
+
+ValueTypes operator|(ValueTypes a, ValueTypes b) {
+  return {a.text || b.text, a.object || b.object, a.list || b.list, a.other || b.other};
+}
+ValueTypes operator&(ValueTypes a, ValueTypes b) {
+  return {a.text && b.text, a.object && b.object, a.list && b.list, a.other && b.other};
+}
+
+ValueTypes type_of(const ordered_json& value) {
+  return {value.is_string(), value.is_object(), value.is_array(), !value.is_string() && !value.is_structured()};
+}
+
+ValueTypes types_at(const ordered_json& given, const Walk& walk) {
+  constexpr ValueTypes kNone{false, false, false, false};
+  const ordered_json& schema = resolved(given, walk.root);
+  if (!schema.is_object() || !walk.goes_on()) return {};
+  ValueTypes types;
+  if (const auto type = schema.find("type"); type != schema.end()) {
+    const auto is = [&](const char* name) { return type_is(*type, name); };
+    types = {is("string"), is("object"), is("array"), is("number") || is("integer") || is("boolean") || is("null")};
+  }
+  if (const auto constant = schema.find("const"); constant != schema.end()) types = types & type_of(*constant);
+  const auto any_of = [&](const char* key, auto type_of_branch) {
+    const auto branches = schema.find(key);
+    if (branches == schema.end() || !branches->is_array()) return;
+    ValueTypes any = kNone;
+    for (const auto& branch : *branches) any = any | type_of_branch(branch);
+    types = types & any;
+  };
+  any_of("enum", type_of);
+  const auto inside = [&](const ordered_json& branch) { return types_at(branch, walk.deeper()); };
+  any_of("anyOf", inside);
+  any_of("oneOf", inside);
+  if (const auto all = schema.find("allOf"); all != schema.end() && all->is_array())
+    for (const auto& member : *all) types = types & inside(member);
+  return types;
+}
+
+/// Adds the values that a schema lists; false when it allows others.
+bool add_listed(const ordered_json& given, const Walk& walk, std::vector<std::string>& values) {
+  const ordered_json& schema = resolved(given, walk.root);
+  if (!schema.is_object() || !walk.goes_on()) return false;
+  const auto add = [&](const ordered_json& value) {
+    values.push_back(value.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+  };
+  for (const char* key : {"anyOf", "oneOf"}) {
+    const auto branches = schema.find(key);
+    if (branches == schema.end() || !branches->is_array()) continue;
+    return std::all_of(branches->begin(), branches->end(), [&](const auto& branch) {
+      return branch == false || add_listed(branch, walk.deeper(), values);
+    });
+  }
+  if (const auto constant = schema.find("const"); constant != schema.end()) {
+    add(*constant);
+  } else if (const auto list = schema.find("enum"); list != schema.end() && list->is_array()) {
+    for (const auto& value : *list) add(value);
+  } else {
+    const auto type = schema.find("type");
+    if (type == schema.end() || *type != "null") return false;
+    add(nullptr);
+  }
+  return true;
 }
 }  // namespace
 
@@ -189,38 +265,120 @@ const ordered_json& resolved(const ordered_json& schema, const ordered_json& roo
 }
 
 ValueKind value_kind(const ordered_json& schema, const ordered_json& root) {
-  return kind_at(schema, root, 0);
+  int steps_left = kMaxSteps;
+  return kind_at(schema, {root, 0, steps_left});
 }
 
-Tool::Tool(std::string name, const ordered_json* parameters, int index)
-    : name_(std::move(name)),
-      schema_(
-          std::make_unique<ordered_json>(parameters && parameters->is_object() ? *parameters : ordered_json::object())),
-      index_(index) {}
+std::vector<std::string> listed_values(const ordered_json& schema, const ordered_json& root) {
+  int steps_left = kMaxSteps;
+  std::vector<std::string> values;
+  if (!add_listed(schema, {root, 0, steps_left}, values)) values.clear();
+  return values;
+}
+
+std::string raw_text(const std::string& json) {
+  return json.front() == '"' ? ordered_json::parse(json).get<std::string>() : json;
+}
+
+ValueTypes value_types(const ordered_json& schema, const ordered_json& root) {
+  int steps_left = kMaxSteps;
+  return types_at(schema, {root, 0, steps_left});
+}
+
 Tool::~Tool() = default;
 Tool::Tool(Tool&&) noexcept = default;
 Tool& Tool::operator=(Tool&&) noexcept = default;
 
 ValueKind Tool::parameter_kind(std::string_view key) const {
-  const auto properties = schema_->find("properties");
-  if (properties == schema_->end() || !properties->is_object()) return ValueKind::either;
-  const auto property = properties->find(std::string(key));
-  return property == properties->end() ? ValueKind::either : value_kind(*property, *schema_);
+  const Parameter* found = parameter(key);
+  return found == nullptr ? ValueKind::either : value_kind(*found->schema, *schema_);
 }
 
-std::vector<Tool::Parameter> Tool::parameters() const {
-  std::vector<Parameter> out;
-  const ordered_json& object = resolved(*schema_, *schema_);
-  const auto properties = object.find("properties");
-  if (properties == object.end() || !properties->is_object()) return out;
-  std::set<std::string> names;
-  if (const auto required = object.find("required"); required != object.end() && required->is_array()) {
-    for (const auto& name : *required)
-      if (name.is_string()) names.insert(name.get<std::string>());
-  }
-  for (const auto& [key, schema] : properties->items()) out.push_back({key, &schema, names.contains(key)});
-  return out;
+const Tool::Parameter* Tool::parameter(std::string_view key) const {
+  const auto it =
+      std::find_if(parameters_.begin(), parameters_.end(), [&](const Parameter& p) { return p.key == key; });
+  return it == parameters_.end() ? nullptr : &*it;
 }
+
+/// The parameters that a schema of arguments lists, itself or where it leads.
+class Tool::Collector {
+ public:
+  explicit Collector(const ordered_json& root) : document_(root), empty_(document_) {}
+
+  std::vector<Parameter> run() {
+    add(document_.root(), "#", true, 0);
+    add_demanded();
+    std::erase_if(found_, [](const Parameter& p) { return p.impossible && !p.required; });
+    return std::move(found_);
+  }
+
+ private:
+  static const ordered_json* member(const ordered_json& object, const char* key) {
+    const auto it = object.find(key);
+    return it == object.end() ? nullptr : &*it;
+  }
+
+  /// `holds`: whether arguments must be of this schema, or may be of another one instead.
+  void add(const ordered_json& schema, const std::string& pointer, bool holds, int depth) {
+    if (!schema.is_object() || depth > kMaxReferences) return;
+    if (!(holds ? seen_where_it_holds_ : seen_).insert(&schema).second) return;
+    if (const auto* reference = member(schema, "$ref"); reference != nullptr && reference->is_string()) {
+      const std::string target = *reference;
+      if (const ordered_json* at = document_.find(target)) add(*at, target, holds, depth + 1);
+      return;
+    }
+    if (const auto* list = member(schema, "properties"); list != nullptr && list->is_object()) {
+      for (const auto& [key, property] : list->get_ref<const ordered_json::object_t&>()) {
+        if (!keys_.insert(key).second) continue;
+        found_.push_back(
+            {key, &property, false, empty_.is_empty(property), pointer + "/properties/" + grammar::pointer_step(key)});
+      }
+    }
+    if (const auto* names = member(schema, "required"); holds && names != nullptr && names->is_array()) {
+      for (const auto& name : *names)
+        if (name.is_string()) demanded_.push_back(name.get<std::string>());
+    }
+    if (const auto* further = member(schema, "additionalProperties");
+        holds && further != nullptr && !further->is_null()) {
+      further_ = further;
+      further_pointer_ = pointer + "/additionalProperties";
+    }
+    for (const char* key : {"allOf", "anyOf", "oneOf"}) {
+      const auto* list = member(schema, key);
+      if (list == nullptr || !list->is_array()) continue;
+      const bool all = std::string_view(key) == "allOf";
+      for (std::size_t i = 0; i < list->size(); ++i)
+        add((*list)[i], pointer + "/" + key + "/" + std::to_string(i), holds && all, depth + 1);
+    }
+  }
+
+  void add_demanded() {
+    static const ordered_json kAnything = true;
+    const std::unordered_set<std::string> demanded(demanded_.begin(), demanded_.end());
+    for (Parameter& parameter : found_) parameter.required = demanded.contains(parameter.key);
+    for (std::string& name : demanded_) {
+      if (!keys_.insert(name).second) continue;
+      const ordered_json* schema = further_ != nullptr ? further_ : &kAnything;
+      found_.push_back({std::move(name), schema, true, empty_.is_empty(*schema), further_pointer_});
+    }
+  }
+
+  grammar::SchemaDocument document_;
+  grammar::EmptySchemas empty_;
+  std::vector<Parameter> found_;
+  std::unordered_set<std::string> keys_;
+  std::unordered_set<const ordered_json*> seen_, seen_where_it_holds_;
+  std::vector<std::string> demanded_;
+  const ordered_json* further_ = nullptr;
+  std::string further_pointer_;
+};
+
+Tool::Tool(std::string name, const ordered_json* parameters, int index)
+    : name_(std::move(name)),
+      schema_(
+          std::make_unique<ordered_json>(parameters && parameters->is_object() ? *parameters : ordered_json::object())),
+      parameters_(Collector(*schema_).run()),
+      index_(index) {}
 
 ToolSet::ToolSet(const ordered_json& tools, std::string_view only) {
   int index = -1;

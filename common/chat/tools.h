@@ -38,18 +38,35 @@ class Tool {
     std::string key;
     const nlohmann::ordered_json* schema;
     bool required;
+    bool impossible;      // no value satisfies its schema, though there must be one
+    std::string pointer;  // the schema's place in the tool's; empty: it has none
   };
-  /// In the schema's order.
-  [[nodiscard]] std::vector<Parameter> parameters() const;
+  /// In the schema's order; those that `required` names alone come last, those that can never be there are left out.
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// Null for one that is not declared.
+  [[nodiscard]] const Parameter* parameter(std::string_view key) const;
 
  private:
+  class Collector;
+
   std::string name_;
   std::unique_ptr<nlohmann::ordered_json> schema_;
+  std::vector<Parameter> parameters_;
   int index_;
 };
 
 /// How a value of this schema is understood; `root` is the document in which its references point.
 [[nodiscard]] ValueKind value_kind(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& root);
+/// Which values a schema allows, as far as it says: all where it says nothing.
+struct ValueTypes {
+  bool text = true, object = true, list = true, other = true;
+};
+[[nodiscard]] ValueTypes value_types(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& root);
+/// The values that a schema lists, itself or branch by branch, as JSON; empty when there are others.
+[[nodiscard]] std::vector<std::string> listed_values(const nlohmann::ordered_json& schema,
+                                                     const nlohmann::ordered_json& root);
+/// Such a value as it stands in tags: texts without quotes.
+[[nodiscard]] std::string raw_text(const std::string& json);
 /// The schema that a chain of `$ref`s ends at; the schema itself without one or when it leads nowhere.
 [[nodiscard]] const nlohmann::ordered_json& resolved(const nlohmann::ordered_json& schema,
                                                      const nlohmann::ordered_json& root);

@@ -164,6 +164,57 @@ def test_a_schema_of_the_command_line_holds_the_answer_and_not_the_thought(flags
         assert own == "5"
 
 
+THINKING = {"chat_template_kwargs": {"enable_thinking": True}}
+
+
+@pytest.mark.parametrize("budget", [-1, 0, 3])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_grammar_holds_the_answer_and_not_the_thought(tool_client, budget, stream):
+    """Without a limit the model may think until the tokens end; then there is no answer yet."""
+    fields = dict(tools=[], temperature=1.0, seed=1, max_tokens=40, stream=stream,
+                  extra_body={**THINKING, "reasoning_budget_tokens": budget, "grammar": 'root ::= "yes" | "no"'})
+    answer = ask(tool_client, **fields)
+    if stream:
+        content, reasoning, _, reason = collect(answer)
+    else:
+        choice = answer.choices[0]
+        content, reasoning, reason = choice.message.content, getattr(choice.message, "reasoning_content", ""), choice.finish_reason
+    if budget < 0:
+        assert (content, reason) == ("", "length") or content in ("yes", "no")
+    else:
+        assert content in ("yes", "no") and reason == "stop" and bool(reasoning) == (budget > 0)
+
+
+def test_without_thoughts_a_grammar_covers_all(tool_client):
+    choice = ask(tool_client, tools=[], temperature=1.0, extra_body={"grammar": 'root ::= "yes" | "no"'}).choices[0]
+    assert choice.message.content in ("yes", "no") and choice.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("budget", range(1, 5))
+@pytest.mark.parametrize("demand", [{"tool_choice": "required"}, {"tools": [], "extra_body": {"json_schema": {"const": 5}}}],
+                         ids=["call", "schema"])
+def test_a_budget_that_ends_inside_a_character_ends_behind_it(tool_server, tool_client, budget, demand):
+    """The model is made to think in characters of four bytes, a token each."""
+    bias = {byte: 50 for byte in bytes_as_tokens(tool_server, "\U0001F600")}
+    extra = {**THINKING, "reasoning_budget_tokens": budget, **demand.get("extra_body", {})}
+    choice = ask(tool_client, **{**demand, "temperature": 1.0, "seed": 5, "max_tokens": 200, "logit_bias": bias,
+                                 "extra_body": extra}).choices[0]
+    assert "\ufffd" not in getattr(choice.message, "reasoning_content", "")
+    if choice.message.tool_calls:
+        check_call(choice.message.tool_calls[0])
+    else:
+        assert choice.message.content == "5"
+
+
+def bytes_as_tokens(server, text):
+    return [str(token) for token in server.post("/tokenize", {"content": text}).json()["tokens"]]
+
+
+def test_a_budgets_message_that_ends_the_thought_itself_is_refused(tool_client):
+    with pytest.raises(openai.BadRequestError, match="reasoning_budget_message"):
+        ask(tool_client, tools=[], extra_body={**THINKING, "reasoning_budget_tokens": 0, "reasoning_budget_message": "a</think>b"})
+
+
 @pytest.mark.parametrize("limit", range(1, 6))
 def test_a_forced_call_that_is_cut_is_no_content(tool_client, limit):
     choice = ask(tool_client, tool_choice="required", max_tokens=limit).choices[0]
@@ -192,7 +243,8 @@ def test_a_forced_call_that_is_cut_is_no_content(tool_client, limit):
     (dict(stream=True, stream_options={"include_usage": 5}), "stream_options.include_usage"),
     (dict(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "text"}]}]), r"messages\[0\]\.content\[1\]"),
     (dict(messages=[{"role": "user", "content": [{"type": "foo"}]}]), r"messages\[0\]\.content\[0\].*foo"),
-    (dict(messages=[*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [{"id": 5, "function": {"name": "f"}}]}]), "id"),
+    (dict(messages=[*MESSAGES, {"role": "assistant", "content": "", "tool_calls": [{"id": 5, "function": {"name": "f"}}]}]),
+     r"messages\[1\]\.tool_calls\[0\]\.id"),
     (dict(extra_body={"grammar": 'root ::= "x"'}), "grammar"),
     (dict(stream=True, logprobs=True), "logprobs"),
 ])

@@ -43,16 +43,20 @@ class Conversation {
     common::chat::ChatPrompt prompt = templates_.apply(inputs);
     reading_.format = prompt.format;
     reading_.opening = std::move(prompt.opening);
+    thinking_ = prompt.thinking;
     return vocab_.tokenize(prompt.text, {.add_special = true, .parse_special = true});
   }
   /// How the answer to the last tokens() is read.
   [[nodiscard]] const common::chat::ReplyReading& reading() const { return reading_; }
+  /// Whether that answer may begin with thoughts.
+  [[nodiscard]] bool thinking() const { return thinking_; }
   void split_reasoning(bool split) { reading_.options.reasoning = split; }
 
  private:
   const common::chat::ChatTemplates& templates_;
   const llama::Vocab& vocab_;
   common::chat::ReplyReading reading_;
+  bool thinking_ = false;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
 };
 

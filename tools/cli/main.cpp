@@ -4,6 +4,7 @@
 #include <new>
 
 #include "common/args/args.h"
+#include "common/chat/reply_grammar.h"
 #include "common/chat/reply_mask.h"
 #include "common/grammar/grammar_cache.h"
 #include "common/log/timings.h"
@@ -37,10 +38,9 @@ class Session {
         conversation_(chat, vocab_) {
     generator_.show_special(settings.prompt.special);
     if (settings.cache.context_shift) generator_.shift_context(settings.cache.n_keep);
-    common::grammar::GrammarCache grammars(vocab_);
-    grammar_ = common::given_grammar(settings.sampling, grammars).compiled;
-    if (grammar_ != nullptr) {
-      generator_.follow([this] { return std::make_unique<common::grammar::GrammarMask>(grammar_); });
+    grammar_ = common::given_grammar(settings.sampling, grammars_);
+    if (grammar_.compiled != nullptr) {
+      generator_.follow([this] { return std::make_unique<common::grammar::GrammarMask>(grammar_.compiled); });
     }
     const common::ChatSettings& chat_settings = settings.chat;
     conversation_.split_reasoning(chat_settings.parse_replies &&
@@ -194,7 +194,7 @@ class Session {
   void answer_turn() {
     const common::chat::ReplyReading& reading = conversation_.reading();
     generator_.show_tokens(common::chat::tokens_of_marks(*reading.format, vocab_));
-    limit_reasoning(reading);
+    hold_answer(reading);
     common::chat::ReplyParser parser(reading);
     generator_.generate(settings_.prompt.n_predict, settings_.prompt.reverse_prompts,
                         [&](std::string_view text) { show(parser.push(text)); });
@@ -224,16 +224,26 @@ class Session {
     thinking_ = false;
   }
 
-  /// --reasoning-budget, beside the grammar if there is one.
-  void limit_reasoning(const common::chat::ReplyReading& reading) {
-    if (settings_.chat.reasoning_budget < 0 || reading.format->think_ends.empty()) return;
+  /// --reasoning-budget, and the grammar if there is one: it holds the answer, not the thoughts in front of it.
+  void hold_answer(const common::chat::ReplyReading& reading) {
+    const bool limited = settings_.chat.reasoning_budget >= 0 && !reading.format->think_ends.empty();
+    const std::string opening = common::chat::opening_in_grammar(*reading.format, reading.opening);
+    const std::optional<std::string> frame =
+        grammar_.gbnf.empty()
+            ? std::nullopt
+            : common::chat::answer_frame(*reading.format, conversation_.thinking() || !opening.empty());
+    if (!limited && !frame) return;
     auto rules = std::make_shared<common::chat::ReplyRules>();
     rules->reading = reading;
     rules->reading.options = {};
-    rules->grammar = grammar_;
-    rules->reasoning_budget = settings_.chat.reasoning_budget;
-    rules->reasoning_end = vocab_.tokenize(settings_.chat.reasoning_budget_message + reading.format->think_ends.front(),
-                                           {.add_special = false, .parse_special = true});
+    rules->grammar = frame ? grammars_.get_framed(grammar_.gbnf, *frame) : grammar_.compiled;
+    if (frame) rules->grammar_opening = opening;
+    if (limited) {
+      rules->reasoning_budget = settings_.chat.reasoning_budget;
+      rules->reasoning_end =
+          vocab_.tokenize(settings_.chat.reasoning_budget_message + reading.format->think_ends.front(),
+                          {.add_special = false, .parse_special = true});
+    }
     generator_.follow([rules, this] { return std::make_unique<common::chat::ReplyMask>(rules, vocab_); });
   }
 
@@ -246,8 +256,9 @@ class Session {
   Console& console_;
   cli::Generator generator_;
   cli::Conversation conversation_;
-  std::shared_ptr<const common::grammar::CompiledGrammar> grammar_;  // null: any text
-  bool thinking_ = false;                                            // what is shown is a thought
+  common::grammar::GrammarCache grammars_{vocab_};
+  common::GivenGrammar grammar_;
+  bool thinking_ = false;  // what is shown is a thought
 };
 
 int list_architectures() {

@@ -8,6 +8,7 @@
 #include "common/chat/syntax/json_scanner.h"
 #include "common/chat/syntax/output.h"
 #include "common/chat/syntax/stops.h"
+#include "common/json/json_fault.h"
 
 namespace common::chat::formats {
 
@@ -174,7 +175,7 @@ struct MarkedArguments::Reading final : Matcher {
 
   void end_word(std::string& json) {
     const std::string word = trimmed();
-    if (nlohmann::json::accept(word)) {
+    if (has_json_form(word)) {
       json += word;
     } else {
       json += '"';

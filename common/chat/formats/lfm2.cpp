@@ -1,4 +1,5 @@
 // LFM2: a list of calls as Python writes them.
+#include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,7 @@
 #include "common/chat/syntax/grammar_writer.h"
 #include "common/chat/syntax/json_scanner.h"
 #include "common/chat/syntax/output.h"
+#include "common/json/json_fault.h"
 
 namespace common::chat::formats {
 
@@ -116,7 +118,7 @@ class PythonValue {
       json += "false";
     } else if (word_ == "None") {
       json += "null";
-    } else if (nlohmann::json::accept(word_)) {
+    } else if (has_json_form(word_)) {
       json += word_;
     } else {
       json += '"';
@@ -130,6 +132,11 @@ class PythonValue {
   char quote_ = 0;
   bool escaped_ = false, comma_ = false;
 };
+
+bool is_key_character(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte >= 0x80 || std::isalnum(byte) != 0 || c == '_' || c == '-' || c == '.';
+}
 
 /// `key=value, ...` up to the closing parenthesis, which stays.
 class PythonArguments final : public Element {
@@ -145,6 +152,10 @@ class PythonArguments final : public Element {
     std::vector<WrittenMember> members;
     for (const Tool::Parameter& parameter : writer.tool->parameters()) {
       writer.parameter = &parameter;
+      if (!std::all_of(parameter.key.begin(), parameter.key.end(), is_key_character) || parameter.key.empty()) {
+        if (parameter.required) writer.refuse_key();
+        continue;
+      }
       members.push_back(
           {Builder::sequence({Builder::literal(parameter.key + "="), writer.value()}), parameter.required});
     }
@@ -177,7 +188,7 @@ class PythonArguments final : public Element {
         in_value_ = true;
       } else if (is_space(c) || (c == ',' && key_.empty())) {
         return Step::more;
-      } else if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.') {
+      } else if (is_key_character(c)) {
         key_ += c;
       } else {
         return Step::failed;

@@ -119,7 +119,15 @@ class Before final : public Element {
     marks.insert(marks.end(), literals_.begin(), literals_.end());
   }
   std::unique_ptr<Matcher> match() const override { return std::make_unique<Nothing>(); }
-  std::optional<std::string> grammar(GrammarWriter&) const override { return Builder::literal(""); }
+  std::optional<std::string> grammar(GrammarWriter& writer) const override {
+    // In front of a parameter's name, which may be one that must not stand here.
+    const bool clashes = !wanted_ && writer.parameter != nullptr &&
+                         std::any_of(literals_.begin(), literals_.end(), [&](const std::string& literal) {
+                           return writer.parameter->key.compare(0, literal.size(), literal) == 0;
+                         });
+    if (clashes) return std::nullopt;
+    return Builder::literal("");
+  }
 
  private:
   const std::vector<std::string> literals_;

@@ -7,21 +7,6 @@
 namespace common::chat::syntax {
 
 namespace {
-/// As a step of a JSON pointer.
-std::string pointer_step(const std::string& key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 /// Runs `make` and names the tool in its errors.
 template <class Make>
 std::string naming(const Tool& tool, Make make) {
@@ -42,13 +27,20 @@ std::string GrammarWriter::arguments(const grammar::Notation* notation) {
 
 std::string GrammarWriter::value(const grammar::Notation* notation) {
   const std::string name = "value-" + tool->name() + "-" + parameter->key;
-  const auto properties = tool->schema().find("properties");
-  const bool is_reached_otherwise = properties == tool->schema().end() || !properties->contains(parameter->key);
   return naming(*tool, [&] {
-    if (is_reached_otherwise) return builder_.schema(name, *parameter->schema, notation);
+    if (parameter->pointer.empty()) return builder_.schema(name, *parameter->schema, notation);
     // By its place in the whole document: references in it lead where they should, and errors name the place in what
     // the client sent.
-    return builder_.schema_part(name, tool->schema(), "#/properties/" + pointer_step(parameter->key), notation);
+    return builder_.schema_part(name, tool->schema(), parameter->pointer, notation);
+  });
+}
+
+void GrammarWriter::refuse_key() {
+  const std::string place = parameter->pointer.empty() ? "#/required" : parameter->pointer;
+  (void)naming(*tool, [&]() -> std::string {
+    throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                      place + ": the parameter \"" + parameter->key +
+                          "\" is required, but its name cannot be written in this model's format of calls");
   });
 }
 

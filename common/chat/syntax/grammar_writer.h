@@ -24,6 +24,8 @@ class GrammarWriter {
   [[nodiscard]] std::string arguments(const grammar::Notation* notation = nullptr);
   /// A value of the parameter's schema. Errors name tool and parameter.
   [[nodiscard]] std::string value(const grammar::Notation* notation = nullptr);
+  /// Throws the error for a parameter that must be there under a name that the format cannot carry.
+  void refuse_key();
 
   // The tool whose call, and the parameter whose value is being written; null outside.
   const Tool* tool = nullptr;

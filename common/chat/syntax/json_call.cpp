@@ -7,6 +7,7 @@
 #include "common/chat/syntax/grammar_writer.h"
 #include "common/chat/syntax/json_scanner.h"
 #include "common/chat/syntax/output.h"
+#include "common/json/json_fault.h"
 
 namespace common::chat::syntax {
 
@@ -238,7 +239,7 @@ class JsonCallElement::Reading final : public Matcher {
   static std::string as_object(const std::string& json) {
     if (json == "null") return {};
     const std::optional<std::string> text = string_value(json);
-    return text && nlohmann::json::accept(*text) ? *text : json;
+    return text && has_json_form(*text) ? *text : json;
   }
 
   Step finish(Output& out) {

@@ -7,6 +7,7 @@
 #include "common/chat/syntax/json_scanner.h"
 #include "common/chat/syntax/output.h"
 #include "common/chat/syntax/stops.h"
+#include "common/json/json_fault.h"
 
 namespace common::chat::syntax {
 
@@ -54,6 +55,7 @@ std::optional<std::string> Parameters::grammar(GrammarWriter& writer) const {
   for (const Tool::Parameter& parameter : writer.tool->parameters()) {
     writer.parameter = &parameter;
     const std::optional<std::string> one = one_->grammar(writer);
+    if (!one && parameter.required) writer.refuse_key();
     if (one) {
       const std::string name = "parameter-" + writer.tool->name() + "-" + parameter.key;
       all.push_back({writer.builder().rule(name, Builder::sequence({writer.space(), *one})), parameter.required});
@@ -105,7 +107,11 @@ class Key final : public Element {
   }
   std::unique_ptr<Matcher> match() const override { return std::make_unique<Reading>(*this); }
   std::optional<std::string> grammar(GrammarWriter& writer) const override {
-    return Builder::literal(writer.parameter->key);
+    const std::string& key = writer.parameter->key;
+    const bool holds_stop = std::any_of(stops_.begin(), stops_.end(),
+                                        [&](const std::string& stop) { return (key + stop).find(stop) < key.size(); });
+    if (holds_stop || key.size() > kMaxKeyBytes) return std::nullopt;
+    return Builder::literal(key);
   }
 
  private:
@@ -126,6 +132,12 @@ class Key final : public Element {
 
   const std::vector<std::string> stops_;
 };
+
+/// Whether a value that may be a string may be a list or an object too.
+bool may_nest(const Tool& tool, const Tool::Parameter& parameter) {
+  const ValueTypes types = value_types(*parameter.schema, tool.schema());
+  return types.object || types.list;
+}
 
 class Value final : public Element {
  public:
@@ -150,6 +162,11 @@ class Value::Reading final : public Matcher {
 
   Step step(Input& in, Output& out) override {
     if (!begun_ && !begin(in, out)) return Step::more;
+    return nested_ ? read_nested(in, out) : read_plain(in, out);
+  }
+
+ private:
+  Step read_plain(Input& in, Output& out) {
     const Clear clear = clear_before(in.text, stops_, in.last);
     std::string piece(in.text.substr(0, clear.size));
     in.take(clear.size);
@@ -169,7 +186,29 @@ class Value::Reading final : public Matcher {
     return Step::done;
   }
 
- private:
+  /// A value with tags inside, which may be called as the parameter itself.
+  Step read_nested(Input& in, Output& out) {
+    const std::vector<std::string> tags = {shape_.nested_tag};
+    while (true) {
+      const Clear clear = clear_before(in.text, tags, in.last);
+      const std::size_t behind = clear.size + shape_.nested_tag.size();
+      const bool known = clear.stopped && in.text.size() > behind;
+      const bool closes = known && in.text[behind] == '/';
+      if (closes && depth_ == 0) {
+        raw_.append(in.text.substr(0, clear.size));
+        in.take(clear.size);
+        out.arguments(shape_.to_json(raw_, out.tool(), parameter_));
+        return Step::done;
+      }
+      // Of a tag that has just begun it is not known yet which kind it is.
+      const std::size_t n = known ? behind : clear.size;
+      raw_.append(in.text.substr(0, n));
+      in.take(n);
+      if (!known) return Step::more;
+      depth_ += closes ? -1 : 1;
+    }
+  }
+
   bool begin(Input& in, Output& out) {
     if (in.text.empty()) return false;
     if (shape_.own_lines && in.text.front() == '\n') in.take(1);
@@ -178,6 +217,16 @@ class Value::Reading final : public Matcher {
             : shape_.is == ValueIs::json ? ValueKind::json
             : out.tool() != nullptr      ? out.tool()->parameter_kind(out.key())
                                          : ValueKind::either;
+    parameter_ = out.tool() != nullptr ? out.tool()->parameter(out.key()) : nullptr;
+    if (kind_ == ValueKind::text && shape_.is == ValueIs::by_schema && parameter_ != nullptr) {
+      listed_ = listed_values(*parameter_->schema, out.tool()->schema());
+      // Where not all are texts, which one it is shows at the end.
+      const bool mixed = std::any_of(listed_.begin(), listed_.end(), [](const auto& v) { return v.front() != '"'; });
+      if (mixed) kind_ = ValueKind::either;
+      if (!mixed) listed_.clear();
+    }
+    nested_ = !shape_.nested_tag.empty() && listed_.empty() &&
+              (kind_ != ValueKind::text || (parameter_ != nullptr && may_nest(*out.tool(), *parameter_)));
     const std::string stop = with_key(shape_.stop, out.key());
     if (shape_.own_lines) stops_.push_back("\n" + stop);
     stops_.push_back(stop);
@@ -190,8 +239,14 @@ class Value::Reading final : public Matcher {
     while (begin < end && is_space(raw[begin])) ++begin;
     while (end > begin && is_space(raw[end - 1])) --end;
     std::string value = raw.substr(begin, end - begin);
-    if (nlohmann::json::accept(value)) return value;
-    if (shape_.to_json && kind_ == ValueKind::json) return shape_.to_json(value);
+    if (!listed_.empty()) {
+      const auto known =
+          std::find_if(listed_.begin(), listed_.end(), [&](const auto& v) { return raw_text(v) == value; });
+      return known != listed_.end()
+                 ? *known
+                 : nlohmann::json(raw).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    }
+    if (has_json_form(value)) return value;
     // Python's words, which models mix up with JSON's.
     if (kind_ == ValueKind::json) {
       if (value == "True") return "true";
@@ -205,26 +260,16 @@ class Value::Reading final : public Matcher {
 
   const ValueShape& shape_;
   std::vector<std::string> stops_;
+  std::vector<std::string> listed_;  // the values there may be, if they are few and of several types
   ValueKind kind_ = ValueKind::either;
+  const Tool::Parameter* parameter_ = nullptr;
   std::string raw_;
-  bool begun_ = false, opened_ = false;
+  int depth_ = 0;
+  bool begun_ = false, opened_ = false, nested_ = false;
 };
 
 std::unique_ptr<Matcher> Value::match() const {
   return std::make_unique<Reading>(shape_);
-}
-
-/// The raw texts that an enum or const of strings allows; nothing when it is none.
-std::optional<std::string> listed_texts(const nlohmann::ordered_json& schema) {
-  std::vector<std::string> texts;
-  if (const auto constant = schema.find("const"); constant != schema.end() && constant->is_string()) {
-    texts.push_back(Builder::literal(constant->get_ref<const std::string&>()));
-  } else if (const auto values = schema.find("enum"); values != schema.end() && values->is_array()) {
-    for (const auto& value : *values)
-      texts.push_back(Builder::literal(value.is_string() ? value.get<std::string>() : value.dump()));
-  }
-  if (texts.empty()) return std::nullopt;
-  return Builder::any_of(texts);
 }
 
 std::optional<std::string> Value::grammar(GrammarWriter& writer) const {
@@ -232,15 +277,18 @@ std::optional<std::string> Value::grammar(GrammarWriter& writer) const {
   const auto& schema = resolved(*writer.parameter->schema, root);
   // A reference that leads nowhere is left to the schema's grammar, which says so.
   const bool lost = schema.is_object() && schema.contains("$ref");
-  const ValueKind kind = lost ? ValueKind::json : value_kind(schema, root);
+  const bool nests = !shape_.nested_tag.empty() && may_nest(*writer.tool, *writer.parameter);
+  const ValueKind kind = lost || nests || writer.parameter->impossible ? ValueKind::json : value_kind(schema, root);
   // A parameter that may be anything is written as text where the format has to say which it is.
   if (shape_.is == ValueIs::text && kind == ValueKind::json) return std::nullopt;
   if (shape_.is == ValueIs::json && kind != ValueKind::json) return std::nullopt;
   std::string expression;
   if (kind == ValueKind::json) {
     expression = shape_.value_grammar ? shape_.value_grammar(writer) : writer.value();
-  } else if (std::optional<std::string> listed = schema.is_object() ? listed_texts(schema) : std::nullopt) {
-    expression = std::move(*listed);
+  } else if (const std::vector<std::string> listed = listed_values(schema, root); !listed.empty()) {
+    std::vector<std::string> texts;
+    for (const std::string& value : listed) texts.push_back(Builder::literal(raw_text(value)));
+    expression = Builder::any_of(texts);
   } else {
     const std::vector<std::string> stops = {with_key(shape_.stop, writer.parameter->key)};
     expression = writer.builder().text_until("text", stops);

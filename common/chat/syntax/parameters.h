@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/chat/syntax/element.h"
+#include "common/chat/tools.h"
 
 /// Arguments that are given one by one, each with its key and its value as text.
 namespace common::chat::syntax {
@@ -13,7 +14,7 @@ namespace common::chat::syntax {
 /// any order while they are few, and optional ones between them.
 [[nodiscard]] ElementPtr parameters(const ElementPtr& one);
 
-/// The parameter's name, up to one of `stops`.
+/// The parameter's name, up to one of `stops`. A name in which one of them occurs cannot be written.
 [[nodiscard]] ElementPtr key(std::vector<std::string> stops);
 
 enum class ValueIs : std::uint8_t {
@@ -26,9 +27,11 @@ struct ValueShape {
   /// The mark behind the value; it stays unread. `{key}` in it stands for the parameter's name.
   std::string stop;
   bool own_lines = false;  // a line break on either side does not belong to the value
-  /// Turns the raw text of a value that is no string into JSON, for formats with a notation of their own; JSON when
-  /// empty.
-  std::function<std::string(const std::string& raw)> to_json = {};
+  /// Values that may be lists or objects are written as tags, which open with this text and close with the same and a
+  /// slash; the value ends at the first that closes none of its own. Empty: as JSON.
+  std::string nested_tag = {};
+  /// Turns the raw text of such a value into JSON; `parameter` is null for one that the tool does not declare.
+  std::function<std::string(const std::string& raw, const Tool* tool, const Tool::Parameter* parameter)> to_json = {};
   /// And the grammar of such a value; that of JSON when empty.
   std::function<std::string(GrammarWriter&)> value_grammar = {};
 };

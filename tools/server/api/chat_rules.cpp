@@ -130,6 +130,11 @@ std::shared_ptr<common::chat::ReplyRules> limits_of_reasoning(const ChatRules& r
   out->reading = reading;
   out->reading.options = {};  // what the client wants to see does not change what the model writes
   if (rules.reasoning_budget >= 0 && !reading.format->think_ends.empty()) {
+    for (const std::string& end : reading.format->think_ends) {
+      if (rules.reasoning_budget_message.find(end) == std::string::npos) continue;
+      throw Error(ErrorCode::invalid_argument, "Field 'reasoning_budget_message': \"" + end +
+                                                   "\" in it ends the thoughts; it is written behind them anyway");
+    }
     out->reasoning_budget = rules.reasoning_budget;
     const std::string end = rules.reasoning_budget_message + reading.format->think_ends.front();
     out->reasoning_end = service.vocab().tokenize(end, {.add_special = false, .parse_special = true});
@@ -144,6 +149,19 @@ std::optional<common::chat::ReplyGrammar> grammar_of(const common::chat::ReplyFo
   } catch (const Error& error) {
     if (demand.schema == nullptr) throw;  // names the tool
     throw Error(error.code(), "Field 'response_format': " + error.message(), error.hint());
+  }
+}
+
+/// A grammar of the request's own, or the server's, holds the answer: what the format has around answers stays as it
+/// is.
+void hold_to_given_grammar(const std::string& gbnf, const common::chat::ReplyReading& reading, bool thinking,
+                           const Service& service, common::chat::ReplyRules& limits) {
+  if (gbnf.empty()) return;
+  if (const auto frame = common::chat::answer_frame(*reading.format, thinking)) {
+    limits.grammar = service.grammars->get_framed(gbnf, *frame);
+    limits.grammar_opening = common::chat::opening_in_grammar(*reading.format, reading.opening);
+  } else {
+    limits.grammar = service.grammars->get(gbnf);
   }
 }
 
@@ -188,7 +206,8 @@ void apply_chat_rules(const ChatRules& rules, const common::chat::ChatPrompt& pr
   demand.choice = rules.choice;
   demand.parallel = rules.parallel.value_or(service.chat.caps(true).parallel_tool_calls);
   demand.schema = rules.schema.has_value() ? &*rules.schema : nullptr;
-  demand.thinking = prompt.thinking || !common::chat::opening_in_grammar(*prompt.format, prompt.opening).empty();
+  const std::string opening = common::chat::opening_in_grammar(*prompt.format, prompt.opening);
+  demand.thinking = prompt.thinking || !opening.empty();
   reading.options.only_calls =
       reading.tools != nullptr && demand.schema == nullptr && rules.choice == ToolChoice::required;
   GenerateRequest& pattern = request.prompts.front();
@@ -197,13 +216,12 @@ void apply_chat_rules(const ChatRules& rules, const common::chat::ChatPrompt& pr
   if (const auto grammar = grammar_of(*prompt.format, demand)) {
     limits->grammar = service.grammars->get(grammar->gbnf);
     limits->lazy = grammar->lazy;
-    limits->grammar_opening = common::chat::opening_in_grammar(*prompt.format, prompt.opening);
+    limits->grammar_opening = opening;
     pattern.grammar = grammar->gbnf;
     request.options.grammar_lazy = grammar->lazy;
-  } else if (limits->reasoning_budget < 0) {
-    return;  // a grammar of the request's own is in place already
-  } else if (!pattern.grammar.empty()) {
-    limits->grammar = service.grammars->get(pattern.grammar);
+  } else {
+    hold_to_given_grammar(pattern.grammar, reading, demand.thinking, service, *limits);
+    if (limits->grammar == nullptr && limits->reasoning_budget < 0) return;
   }
   pattern.make_mask = [limits, &vocab = service.vocab()]() -> std::unique_ptr<llama::TokenMask> {
     return std::make_unique<common::chat::ReplyMask>(limits, vocab);
