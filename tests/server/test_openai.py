@@ -73,6 +73,10 @@ def test_logprobs_end_with_the_text_that_is_seen(client):
     cut = chat(client, max_tokens=12, temperature=0, logprobs=True, stop=pieces[start]).choices[0]
     assert cut.finish_reason == "stop"
     assert [entry.token for entry in cut.logprobs.content] == pieces[:start]
+    streamed = [chunk.choices[0] for chunk in chat(client, max_tokens=12, temperature=0, logprobs=True, stop=pieces[start], stream=True)
+                if chunk.choices]
+    tokens = [entry.token for choice in streamed if choice.logprobs for entry in choice.logprobs.content]
+    assert tokens == pieces[:start] and "".join(choice.delta.content or "" for choice in streamed) == cut.message.content
 
 
 def test_text_completion(client):

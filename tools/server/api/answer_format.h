@@ -12,7 +12,7 @@ namespace server {
 struct Answer {
   std::string text;
   std::vector<Token> tokens;
-  Json probabilities = Json::array();  // entries of 4.5, when asked
+  Json probabilities = Json::array();  // entries of 4.5, when asked; in streams those that were not told before the end
   FinalEvent end;
   bool ended = false;
 };
@@ -26,8 +26,9 @@ class AnswerFormat {
   /// The body when the request did not ask for a stream.
   [[nodiscard]] virtual Json whole(const std::vector<Answer>& answers) = 0;
 
-  // Streams: each call appends complete events ("data: ...\n\n") to `out`.
-  virtual void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer& answer,
+  // Streams: each call appends complete events ("data: ...\n\n") to `out`. `probabilities` are a list of the tokens
+  // whose text is out by this event.
+  virtual void stream_token(int index, const TokenEvent& event, const Json& probabilities, const Answer& answer,
                             std::string& out) = 0;
   virtual void stream_progress(int index, const ProgressEvent& event, std::string& out) = 0;
   virtual void stream_end(int index, const Answer& answer, std::string& out) = 0;

@@ -38,14 +38,14 @@ class NativeFormat : public AnswerFormat {
     return all.size() == 1 && !request_.prompt_was_list ? all[0] : all;
   }
 
-  void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer& answer,
+  void stream_token(int index, const TokenEvent& event, const Json& probabilities, const Answer& answer,
                     std::string& out) override {
     if (event.incomplete_character) return;
     Json json = part_json(index, event.slot, event.text, event.timings.predicted_n);
     json["tokens"] = Json::array({event.token});
     json["tokens_evaluated"] = event.timings.cache_n + event.timings.prompt_n;
     if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
-    if (!probability.is_null()) json["completion_probabilities"] = Json::array({probability});
+    if (!probabilities.empty()) json["completion_probabilities"] = probabilities;
     append_event(json, out);
   }
 
@@ -58,9 +58,10 @@ class NativeFormat : public AnswerFormat {
   }
 
   void stream_end(int index, const Answer& answer, std::string& out) override {
-    if (!answer.end.text.empty()) {  // text that turned out to be no stop string
+    if (!answer.end.text.empty() || !answer.probabilities.empty()) {  // what turned out to be no stop string
       Json json = part_json(index, answer.end.slot, answer.end.text, answer.end.timings.predicted_n);
       json["tokens_evaluated"] = answer.end.n_prompt;
+      if (!answer.probabilities.empty()) json["completion_probabilities"] = answer.probabilities;
       append_event(json, out);
     }
     append_event(

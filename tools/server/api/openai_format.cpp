@@ -50,9 +50,9 @@ class OpenAiFormat : public AnswerFormat {
     return {{"content", answer.probabilities}};
   }
 
-  static Json logprobs_json(const Json& probability) {
-    if (probability.is_null()) return nullptr;
-    return {{"content", Json::array({probability})}};
+  static Json logprobs_json(const Json& probabilities) {
+    if (probabilities.empty()) return nullptr;
+    return {{"content", probabilities}};
   }
 
   static Json progress_json(const ProgressEvent& event) {
@@ -69,10 +69,10 @@ class TextCompletionFormat : public OpenAiFormat {
  public:
   using OpenAiFormat::OpenAiFormat;
 
-  void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer&,
+  void stream_token(int index, const TokenEvent& event, const Json& probabilities, const Answer&,
                     std::string& out) override {
-    if (event.text.empty() && probability.is_null()) return;
-    Json json = chunk(choice(index, event.text, logprobs_json(probability), nullptr));
+    if (event.text.empty() && probabilities.empty()) return;
+    Json json = chunk(choice(index, event.text, logprobs_json(probabilities), nullptr));
     if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
     append_event(json, out);
   }
@@ -84,7 +84,8 @@ class TextCompletionFormat : public OpenAiFormat {
   }
 
   void stream_end(int index, const Answer& answer, std::string& out) override {
-    if (!answer.end.text.empty()) append_event(chunk(choice(index, answer.end.text, nullptr, nullptr)), out);
+    if (!answer.end.text.empty() || !answer.probabilities.empty())
+      append_event(chunk(choice(index, answer.end.text, logprobs_json(answer.probabilities), nullptr)), out);
     Json json = chunk(choice(index, "", nullptr, finish_reason(answer.end.stop)));
     json["usage"] = usage_json({answer}, single_);
     json["timings"] = timings_json(answer.end.timings);
@@ -146,20 +147,10 @@ class ChatCompletionFormat : public OpenAiFormat {
  public:
   using OpenAiFormat::OpenAiFormat;
 
-  void stream_token(int index, const TokenEvent& event, const Json& probability, const Answer&,
+  void stream_token(int index, const TokenEvent& event, const Json& probabilities, const Answer&,
                     std::string& out) override {
-    std::vector<common::chat::ReplyDelta> deltas = open(index, out).push(event.text);
-    // A token's probabilities are told although its text is held back.
-    if (deltas.empty() && !probability.is_null())
-      deltas.push_back({common::chat::ReplyDelta::Kind::content, 0, {}, {}, {}});
-    bool first = true;
-    for (const common::chat::ReplyDelta& delta : deltas) {
-      Json json = chunk(choice(index, delta_json(delta), nullptr));
-      if (first && !probability.is_null()) json["choices"][0]["logprobs"] = logprobs_json(probability);
-      if (request_.options.timings_per_token) json["timings"] = timings_json(event.timings);
-      append_event(json, out);
-      first = false;
-    }
+    const Timings* timings = request_.options.timings_per_token ? &event.timings : nullptr;
+    stream_deltas(index, open(index, out).push(event.text), probabilities, timings, out);
   }
 
   void stream_progress(int index, const ProgressEvent& event, std::string& out) override {
@@ -170,9 +161,8 @@ class ChatCompletionFormat : public OpenAiFormat {
 
   void stream_end(int index, const Answer& answer, std::string& out) override {
     common::chat::ReplyParser& parser = open(index, out);
-    for (const auto& delta : parser.push(answer.end.text))
-      append_event(chunk(choice(index, delta_json(delta), nullptr)), out);
-    for (const auto& delta : parser.finish()) append_event(chunk(choice(index, delta_json(delta), nullptr)), out);
+    stream_deltas(index, parser.push(answer.end.text), answer.probabilities, nullptr, out);
+    stream_deltas(index, parser.finish(), Json::array(), nullptr, out);
     Json json = chunk(choice(index, Json::object(), reason(parser.reply(), answer)));
     json["timings"] = timings_json(answer.end.timings);
     add_native(json, index, answer, true);
@@ -200,6 +190,21 @@ class ChatCompletionFormat : public OpenAiFormat {
 
   static std::string_view reason(const common::chat::Reply& reply, const Answer& answer) {
     return reply.calls.empty() || answer.end.stop == StopType::limit ? finish_reason(answer.end.stop) : "tool_calls";
+  }
+
+  /// The probabilities go with the first; they are told although no text is there yet.
+  void stream_deltas(int index, std::vector<common::chat::ReplyDelta> deltas, const Json& probabilities,
+                     const Timings* timings, std::string& out) const {
+    if (deltas.empty() && !probabilities.empty())
+      deltas.push_back({common::chat::ReplyDelta::Kind::content, 0, {}, {}, {}});
+    bool first = true;
+    for (const common::chat::ReplyDelta& delta : deltas) {
+      Json json = chunk(choice(index, delta_json(delta), nullptr));
+      if (first && !probabilities.empty()) json["choices"][0]["logprobs"] = logprobs_json(probabilities);
+      if (timings != nullptr) json["timings"] = timings_json(*timings);
+      append_event(json, out);
+      first = false;
+    }
   }
 
   /// The first chunk of an answer says who speaks.

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "api/pieces.h"
-#include "llama/utf8.h"
+#include "llama/vocab.h"
 
 namespace server {
 namespace {
@@ -21,6 +21,7 @@ Answering::Answering(CompletionRequest request, MakeFormat make_format, std::sha
     : service_(std::move(service)), request_(std::move(request)), last_sent_ms_(now_ms()) {
   format_ = make_format(request_, *service_);
   answers_.resize(static_cast<std::size_t>(request_.n_answers()));
+  token_texts_.resize(answers_.size());
   int first = 0;
   try {
     for (const GenerateRequest& prompt : request_.prompts) {
@@ -107,42 +108,47 @@ void Answering::take(Mailbox::Letter& letter, std::string* stream) {
     answer.end = std::move(std::get<FinalEvent>(letter.event));
     answer.ended = true;
     ++n_ended_;
-    if (answer.end.stop == StopType::word) drop_hidden_probabilities(letter.answer);
+    end_probabilities(letter.answer);
     if (stream != nullptr) format_->stream_end(letter.answer, answer, *stream);
   }
 }
 
-/// Of the tokens that only the stop string or what follows it stands in.
-void Answering::drop_hidden_probabilities(int index) {
+Json Answering::shown_probabilities(int index) {
+  std::deque<TokenText::Waiting>& waiting = token_texts_[static_cast<std::size_t>(index)].waiting;
+  Json shown = Json::array();
+  for (; !waiting.empty() && waiting.front().begin < answers_[static_cast<std::size_t>(index)].text.size();
+       waiting.pop_front())
+    shown.push_back(std::move(waiting.front().probability));
+  return shown;
+}
+
+/// What waits still is told now, but for tokens that only a stop string or what follows it stands in.
+void Answering::end_probabilities(int index) {
   Answer& answer = answers_[static_cast<std::size_t>(index)];
-  const GenerateRequest& prompt =
-      request_
-          .prompts[static_cast<std::size_t>(index) / static_cast<std::size_t>(request_.prompts.front().n_completions)];
-  llama::Utf8Stream characters;  // as the text was made
-  std::size_t n = 0;
-  for (std::size_t begin = 0; n < answer.probabilities.size() && begin < answer.text.size(); ++n) {
-    const Token token = answer.tokens[n];
-    const bool show =
-        prompt.show_special || std::binary_search(prompt.shown_tokens.begin(), prompt.shown_tokens.end(), token);
-    const auto special = show ? llama::SpecialText::show : llama::SpecialText::hide;
-    begin += characters.push(service_->vocab().piece(token, special)).size();
-  }
-  answer.probabilities.erase(answer.probabilities.begin() + static_cast<std::ptrdiff_t>(n), answer.probabilities.end());
+  TokenText& tokens = token_texts_[static_cast<std::size_t>(index)];
+  const std::size_t size = answer.text.size() + answer.end.text.size();
+  for (TokenText::Waiting& one : tokens.waiting)
+    if (one.begin < size || tokens.size == size) answer.probabilities.push_back(std::move(one.probability));
+  tokens.waiting.clear();
 }
 
 void Answering::take_token(int index, const TokenEvent& event, std::string* stream) {
   Answer& answer = answers_[static_cast<std::size_t>(index)];
-  Json probability;
-  if (request_.options.report_probabilities) {
-    probability = probability_json(event.sampled, request_.options, service_->vocab());
-  }
   answer.text += event.text;
   answer.tokens.push_back(event.token);
-  if (stream != nullptr) {
-    format_->stream_token(index, event, probability, answer, *stream);
-  } else if (request_.options.report_probabilities) {
-    answer.probabilities.push_back(std::move(probability));
+  if (request_.options.report_probabilities) {
+    const GenerateRequest& prompt = request_.prompts[static_cast<std::size_t>(index) /
+                                                     static_cast<std::size_t>(request_.prompts.front().n_completions)];
+    const llama::Vocab& vocab = service_->vocab();
+    const bool show =
+        prompt.show_special || std::binary_search(prompt.shown_tokens.begin(), prompt.shown_tokens.end(), event.token);
+    const auto special = show ? llama::SpecialText::show : llama::SpecialText::hide;
+    const bool silent = vocab.is_eog(event.token) && !prompt.show_special;
+    TokenText& tokens = token_texts_[static_cast<std::size_t>(index)];
+    tokens.waiting.push_back({tokens.size, probability_json(event.sampled, request_.options, vocab)});
+    tokens.size += tokens.characters.push(silent ? std::string_view() : vocab.piece(event.token, special)).size();
   }
+  if (stream != nullptr) format_->stream_token(index, event, shown_probabilities(index), answer, *stream);
 }
 
 }  // namespace server

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "api/answer_format.h"
 #include "api/service.h"
 #include "engine/mailbox.h"
+#include "llama/utf8.h"
 
 namespace server {
 
@@ -41,7 +43,10 @@ class Answering {
 
  private:
   void take(Mailbox::Letter& letter, std::string* stream);
-  void drop_hidden_probabilities(int index);
+  /// The probabilities of the tokens whose text is out by now; those of the others wait for it, since a stop string may
+  /// take it away.
+  [[nodiscard]] Json shown_probabilities(int index);
+  void end_probabilities(int index);
   void take_token(int index, const TokenEvent& event, std::string* stream);
   /// Until a comment keeps the stream alive; at most kPoll.
   [[nodiscard]] std::chrono::milliseconds until_ping() const;
@@ -52,6 +57,17 @@ class Answering {
   std::unique_ptr<AnswerFormat> format_;
   std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   std::vector<Answer> answers_;
+  /// The text of an answer as its tokens give it, stop strings included, and the probabilities that wait.
+  struct TokenText {
+    llama::Utf8Stream characters;
+    std::size_t size = 0;
+    struct Waiting {
+      std::size_t begin;  // of the token's text
+      Json probability;
+    };
+    std::deque<Waiting> waiting;
+  };
+  std::vector<TokenText> token_texts_;
   std::size_t n_ended_ = 0;
   std::optional<Mailbox::Letter> first_;
   double last_sent_ms_ = 0;
