@@ -137,6 +137,16 @@ TEST_F(AdapterFiles, ThatDoNotFitGiveOneErrorWithAllProblems) {
   }
 }
 
+/// Latent attention's keys and values are used in two forms, of which one is a copy that is made at load.
+TEST_F(AdapterFiles, ForTheKeysAndValuesOfLatentAttentionAreRefused) {
+  use("deepseek2-lite");
+  if (golden_ == nullptr) GTEST_SKIP() << "no golden file";
+  const std::string name = "blk.0.attn_kv_b.weight";
+  const std::string text = problem_of(Lora(*base_, {name}, {.rank = 4}).write(file("kv_b.gguf")));
+  EXPECT_NE(text.find(name + ": this version applies no adapters"), std::string::npos) << text;
+  EXPECT_EQ(problem_of(Lora(*base_, {"blk.0.attn_kv_a_mqa.weight"}, {.rank = 4}).write(file("kv_a.gguf"))), "");
+}
+
 TEST_F(AdapterFiles, ThatAreNoSoundGgufFilesSaySo) {
   const std::string path = lora(4, 8.0f, 9).write(file("bad.gguf"));
   const auto size = std::filesystem::file_size(path);

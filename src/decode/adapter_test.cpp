@@ -26,7 +26,7 @@ using golden::Rows;
 using golden::small_context;
 
 // Merging is exact. So in double precision adapted and merged weights are the same model, whose logits may differ by a
-// step of f32 when they are stored; natively sums are rounded, which merged weights suffer as well.
+// step of f32 when they are stored; natively sums are rounded, which merged weights suffer as well, some models more.
 constexpr double kExact = 0x1p-22;  // times the largest logit
 constexpr double kNative = 1e-4;    // as the goldens of F32 models
 constexpr double kChange = 0.5;     // what an adapter changes at least: else a test says nothing
@@ -56,7 +56,9 @@ TEST_P(AdapterOfEveryFamily, EqualsMergedWeightsInEveryMatrix) {
   const std::vector<Rows> exact = all_cases(*merged_model, *reference, small_context());
   EXPECT_LE(distance(pair(*adapted_model, *reference, small_context({0.5f})), exact[2]),
             kExact * golden::size_of(exact[2]));
-  EXPECT_LT(distance(all_cases(*adapted_model, *device_, small_context({0.5f})), exact), kNative);
+  const double merged_native = distance(all_cases(*merged_model, *device_, small_context()), exact);
+  EXPECT_LT(distance(all_cases(*adapted_model, *device_, small_context({0.5f})), exact),
+            std::max(kNative, merged_native));
   EXPECT_GT(distance(pair(*adapted_model, *device_, small_context({0.0f})), exact[2]), kChange);
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 #include <random>
+#include <string>
 
 #include "ggml/error.h"
 #include "ggml/gguf.h"
@@ -349,6 +351,35 @@ TEST_P(SplitExperts, WorkBesideTheSharedOnes) {
     EXPECT_GE(together, 0.9 * shorter) << "host reads " << host_bandwidth << " bytes a second";
   }
   EXPECT_TRUE(cpu_was_shorter && cpu_was_longer);
+}
+
+/// -nkvo: the layers stay on the card, and of each the attention runs where its cells are.
+TEST_P(SplitExperts, KeepAttentionOnTheCpuWhereTheCacheIs) {
+  Machine::Options options;
+  options.time = std::make_shared<ggml::SimulatedTime>();
+  const Machine machine(options);
+  Plan plan = Machine::all_on(1, n_layer_);
+  std::fill(plan.kv_device.begin(), plan.kv_device.end(), ggml::DeviceId(0));
+  const auto model = model_on(machine, plan);
+  Context context(*model, machine.devices(), plan, context_params());
+  (void)decode(context, 2);
+  (void)options.time->take_trace();
+  constexpr int kSteps = 3;
+  const ContextStats stats = decode(context, kSteps);
+  std::map<std::string, int> on_cpu, on_card;  // by the last node of a split
+  for (const auto& span : options.time->take_trace())
+    ++(span.lane == "CPU" ? on_cpu : on_card)[span.name.substr(span.name.rfind(' ') + 1)];
+  for (int i = 0; i < n_layer_; ++i) {
+    const std::string attention = "attn_heads-" + std::to_string(i);
+    EXPECT_GE(on_cpu[attention], kSteps) << attention;
+    EXPECT_EQ(on_card[attention], 0);
+  }
+  // One query, key and value, and one result a layer: no cells.
+  const Hparams& h = model->hparams();
+  const int width = h.layers.front().n_head * h.layers.front().dk;
+  EXPECT_LE(stats.scheduler.bytes(),
+            static_cast<std::uint64_t>(n_layer_) * 4 * static_cast<std::uint64_t>(width) * sizeof(float) +
+                4 * sizeof(float) * static_cast<std::uint64_t>(h.n_embd));
 }
 
 TEST(Encoder, GivesTheSameEmbeddingsOverSeveralDevices) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ggml/log.h"
@@ -74,6 +74,33 @@ Outcome run(const Model& model, const SimulatedMachine& machine, const Plan& pla
   return result;
 }
 
+bool has_dense_ffn(const Model& model) {
+  return !model.hparams().has_experts() || model.hparams().experts.n_ff_shared > 0;
+}
+
+/// What a combination asks of a model: what is taken apart, and how many tensors of layers became one.
+using Act = std::tuple<bool, bool, bool, int, int>;
+
+Act act_of(const Model& model, const Switches& switches) {
+  const bool has_experts = model.hparams().has_experts();
+  int n_qkv = 0, n_up_gate = 0;
+  for (const TensorSet& layer : model.weights().layers) {
+    n_qkv += layer[Role::attn_qkv] ? 1 : 0;
+    n_up_gate += layer[Role::ffn_gate_up_exps] ? 1 : 0;
+  }
+  return {has_experts && !switches.experts, has_experts && !switches.sum, has_dense_ffn(model) && !switches.up_gate,
+          n_qkv, n_up_gate};
+}
+
+/// That the layers' products read.
+std::uint64_t n_matrices(const Model& model) {
+  std::uint64_t n = 0;
+  for (const TensorSet& layer : model.weights().layers)
+    for (const TensorWithParts& parts : layer.parts)
+      n += parts.weight != nullptr && parts.weight->shape.dims() > 1 ? 1 : 0;
+  return n;
+}
+
 double largest_difference(const Rows& a, const Rows& b) {
   double largest = 0;
   for (std::size_t r = 0; r < a.size(); ++r) {
@@ -102,20 +129,25 @@ TEST_P(Fusion, ChangesTheGraphAndNotTheLogits) {
   const Plan plan = SimulatedMachine::all_on(0, 0);
   const auto plain = load_model(*golden_, machine, plan, {});
   const Outcome expected = run(*plain, machine, plan, *golden_, context_params({}));
-  const bool has_experts = plain->hparams().has_experts();
-  std::map<std::uint64_t, std::set<unsigned>> by_nodes;  // of switches that act on graphs
+  std::vector<Act> acts;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> counts;  // nodes and matrices
   for (unsigned bits = 0; bits < kCombinations; ++bits) {
     const Switches switches = Switches::of(bits);
     SCOPED_TRACE(switches.text());
     const auto model = load_model(*golden_, machine, plan, switches);
     const Outcome got = run(*model, machine, plan, *golden_, context_params(switches));
     EXPECT_LE(largest_difference(got.rows, expected.rows), tolerance(*golden_));
-    if ((bits & ~5u) == 0 && has_experts) by_nodes[got.nodes].insert(bits);
+    acts.push_back(act_of(*model, switches));
+    counts.emplace_back(got.nodes, n_matrices(*model));
   }
-  // Taking experts apart, taking their sum apart, both, neither: four graphs.
-  if (has_experts) {
-    for (const auto& [nodes, kinds] : by_nodes) EXPECT_EQ(kinds.size(), 1u) << nodes << " nodes";
-  }
+  // Whatever the other switches say: one that acts on this model makes another step of it, one that does not the same.
+  for (unsigned bits = 0; bits < kCombinations; ++bits)
+    for (unsigned other = bits + 1; other < kCombinations; ++other) {
+      if (((bits ^ other) & ((bits ^ other) - 1)) != 0) continue;  // more than one switch
+      EXPECT_EQ(counts[bits] == counts[other], acts[bits] == acts[other])
+          << Switches::of(bits).text() << " and " << Switches::of(other).text() << ": " << counts[bits].first
+          << " nodes, " << counts[bits].second << " matrices";
+    }
 }
 
 TEST_P(Fusion, NodesGrowWithEachSwitch) {
@@ -127,8 +159,7 @@ TEST_P(Fusion, NodesGrowWithEachSwitch) {
     return run(*model, machine, plan, *golden_, context_params(switches)).nodes;
   };
   const std::uint64_t whole = nodes({});
-  const bool dense = !h.has_experts() || h.experts.n_ff_shared > 0;
-  EXPECT_EQ(nodes({.up_gate = false}) > whole, dense);
+  EXPECT_EQ(nodes({.up_gate = false}) > whole, has_dense_ffn(*model));
   EXPECT_EQ(nodes({.experts = false}) > whole, h.has_experts());
   EXPECT_EQ(nodes({.sum = false}) > whole, h.has_experts());
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <limits>
 
+#include "core/join_products.h"
 #include "core/port_address.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
@@ -84,6 +85,10 @@ LoweredGraph lower(const Graph& graph, const KernelTable& kernels, const Compile
   }
   const LowerContext context{kernels, options.decompose_all};
   LoweredGraph lowered{decompose(graph, has_native_form, &context), {}, {}};
+  // What was taken apart, for adapters above all, multiplies with the kernels of the coarse ops all the same.
+  if (!options.decompose_all)
+    join_products(lowered.graph, graph,
+                  [&](const Graph& g, const Node& node) { return choose(g, kernels, node, nullptr) != nullptr; });
   lowered.impls.reserve(lowered.graph.nodes.size());
   lowered.notes.reserve(lowered.graph.nodes.size());
   for (const Node& node : lowered.graph.nodes) {

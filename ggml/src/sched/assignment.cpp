@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/graph_walk.h"
+#include "core/join_products.h"
 #include "ggml/error.h"
 #include "ggml/log.h"
-#include "sched/mixed_products.h"
 
 namespace ggml::sched {
 namespace {
@@ -342,7 +342,8 @@ Assigned assign(const Graph& graph, std::span<const PlacedPort> ports, const Mac
   result.graph = decompose(graph, keep_whole, &context);
   if (result.graph.nodes.size() != graph.nodes.size()) {
     join_products(result.graph, graph, [&](const Graph& g, const Node& node) {
-      return possible.able(g, node, possible.holders(g, node)) != 0;
+      const bool whole = g.at(node.slots[0].weight).role == TensorRole::weight;  // cards keep whole ones in their form
+      return whole && possible.able(g, node, possible.holders(g, node)) != 0;
     });
     separate_roundings(result.graph, graph.tensors.size(), possible);
   }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "cpu/ops/activation.h"
+#include "cpu/ops/delta_chunk.h"
 #include "cpu/ops/registry.h"
 
 // The ops of recurrent layers. Their states lie in slots of the layer's pool; a span names the slot its state is read
@@ -100,14 +101,7 @@ class Conv1d final : public BoundOp {
   PerWorker<float> taps_;
 };
 
-/// One row of one value head as the recurrence takes it.
-struct RuleRow {
-  const float* q;
-  const float* k;
-  const float* v;
-  float decay;  // exp(g)
-  float beta;
-};
+using RuleRow = DeltaChunk::Row;
 
 /// The state of one value head, [value][key], and the step from one row to the next.
 void advance(const VecKernels& vec, std::int64_t d, const RuleRow& row, float* state, float* out) noexcept {
@@ -125,21 +119,34 @@ void advance(const VecKernels& vec, std::int64_t d, const RuleRow& row, float* s
 class DeltaRuleLoop {
  public:
   DeltaRuleLoop(const DeltaNetParams& p, const KernelTable& kernels, std::byte* pool, const AttnSpan* spans)
-      : p_(p), vec_(kernels.vec), states_(pool, p.state), spans_(spans) {}
+      : p_(p), kernels_(kernels), vec_(kernels.vec), states_(pool, p.state), spans_(spans) {}
 
-  /// `row_of(row, head, key_head)` gives the inputs; results go to dst [head_dim * n_head_v, T].
+  /// `row_of(row, head, key_head)` gives the inputs; results go to dst [head_dim * n_head_v, T]. Where there is scratch
+  /// for it, rows of a span are taken several at a time.
   template <class RowOf>
-  void run(Team& team, const StepCounts& counts, float* dst, const RowOf& row_of) const noexcept {
+  void run(Team& team, const StepCounts& counts, float* dst, const RowOf& row_of, float* scratch) const noexcept {
     team.for_chunks(std::int64_t{counts.n_spans} * p_.n_head_v, 1, [&](std::int64_t item, std::int64_t) {
       const AttnSpan& span = spans_[item / p_.n_head_v];
       const std::int64_t head = item % p_.n_head_v;
       const std::int64_t key_head = p_.tiled ? head % p_.n_head_k : head / (p_.n_head_v / p_.n_head_k);
       float* state = start(span, head);
-      for (std::int64_t i = 0; i < span.n_rows; ++i) {
+      const std::int64_t stride = std::int64_t{p_.n_head_v} * p_.head_dim;
+      // The last row is taken by itself: the state before it may be kept.
+      const std::int64_t in_chunks =
+          scratch == nullptr ? 0 : DeltaChunk::rows_in_chunks(std::max(std::int64_t{span.n_rows} - 1, std::int64_t{0}));
+      if (in_chunks > 0) {
+        DeltaChunk chunk(kernels_, p_.head_dim, scratch);
+        for (std::int64_t i = 0; i < in_chunks; ++i) {
+          chunk.add(row_of(team, span.first_row + i, head, key_head));
+          if (!chunk.is_full() && i + 1 < in_chunks) continue;
+          const std::int64_t first = span.first_row + i + 1 - chunk.rows();
+          chunk.finish(state, dst + first * stride + head * p_.head_dim, stride);
+        }
+      }
+      for (std::int64_t i = in_chunks; i < span.n_rows; ++i) {
         if (i + 1 == span.n_rows) save(states_.at(span.state_before_last), head, state);
         const std::int64_t row = span.first_row + i;
-        advance(vec_, p_.head_dim, row_of(team, row, head, key_head), state,
-                dst + (row * p_.n_head_v + head) * p_.head_dim);
+        advance(vec_, p_.head_dim, row_of(team, row, head, key_head), state, dst + row * stride + head * p_.head_dim);
       }
     });
   }
@@ -163,6 +170,7 @@ class DeltaRuleLoop {
   }
 
   const DeltaNetParams p_;
+  const KernelTable& kernels_;
   const VecKernels& vec_;
   const States states_;
   const AttnSpan* spans_;
@@ -181,10 +189,13 @@ class DeltaRule final : public BoundOp {
         loop_(p_, c.kernels(), c.address(node.src[5]), c.data<const AttnSpan>(node.src[6])),
         dst_(c.data<float>(node.dst[0])) {}
   void run(Team& team, const StepCounts& counts) const noexcept override {
-    loop_.run(team, counts, dst_, [&](Team&, std::int64_t row, std::int64_t head, std::int64_t key_head) {
-      const std::int64_t at_v = row * p_.n_head_v + head, at_k = (row * p_.n_head_k + key_head) * p_.head_dim;
-      return RuleRow{q_ + at_k, k_ + at_k, v_ + at_v * p_.head_dim, std::exp(g_[at_v]), beta_[at_v]};
-    });
+    loop_.run(
+        team, counts, dst_,
+        [&](Team&, std::int64_t row, std::int64_t head, std::int64_t key_head) {
+          const std::int64_t at_v = row * p_.n_head_v + head, at_k = (row * p_.n_head_k + key_head) * p_.head_dim;
+          return RuleRow{q_ + at_k, k_ + at_k, v_ + at_v * p_.head_dim, std::exp(g_[at_v]), beta_[at_v]};
+        },
+        nullptr);
   }
 
  private:
@@ -212,22 +223,26 @@ class DeltaNet final : public BoundOp {
         a_(c.data<const float>(node.slots[0].weight)),
         dt_(c.data<const float>(node.slots[0].bias)),
         dst_(c.data<float>(node.dst[0])),
-        keys_(carver, c.n_workers(), 2 * std::int64_t{p_.head_dim}) {}
+        keys_(carver, c.n_workers(), 2 * std::int64_t{p_.head_dim}),
+        chunk_(carver, c.n_workers(), DeltaChunk::scratch_floats(p_.head_dim)) {}
 
   void run(Team& team, const StepCounts& counts) const noexcept override {
-    loop_.run(team, counts, dst_, [&](Team& worker, std::int64_t row, std::int64_t head, std::int64_t key_head) {
-      const std::int64_t d = p_.head_dim, at = row * p_.n_head_v + head;
-      const float* x = qkv_ + row * width_;
-      float* q = keys_.of(worker);
-      float* k = q + d;
-      normalise(x + key_head * d, 1.0f / std::sqrt(static_cast<float>(d)), q);
-      normalise(x + (p_.n_head_k + key_head) * d, 1.0f, k);
-      float g = alpha_[at] + dt_[head];
-      apply_activation(vec_, Activation::softplus, &g, 1, &g);
-      float beta = 0.0f;
-      vec_.sigmoid(beta_ + at, 1, &beta);
-      return RuleRow{q, k, x + (2 * p_.n_head_k + head) * d, std::exp(g * a_[head]), beta};
-    });
+    loop_.run(
+        team, counts, dst_,
+        [&](Team& worker, std::int64_t row, std::int64_t head, std::int64_t key_head) {
+          const std::int64_t d = p_.head_dim, at = row * p_.n_head_v + head;
+          const float* x = qkv_ + row * width_;
+          float* q = keys_.of(worker);
+          float* k = q + d;
+          normalise(x + key_head * d, 1.0f / std::sqrt(static_cast<float>(d)), q);
+          normalise(x + (p_.n_head_k + key_head) * d, 1.0f, k);
+          float g = alpha_[at] + dt_[head];
+          apply_activation(vec_, Activation::softplus, &g, 1, &g);
+          float beta = 0.0f;
+          vec_.sigmoid(beta_ + at, 1, &beta);
+          return RuleRow{q, k, x + (2 * p_.n_head_k + head) * d, std::exp(g * a_[head]), beta};
+        },
+        chunk_.of(team));
   }
 
  private:
@@ -247,6 +262,7 @@ class DeltaNet final : public BoundOp {
   const float* dt_;
   float* dst_;
   PerWorker<float> keys_;
+  PerWorker<float> chunk_;  // for prompts
 };
 
 }  // namespace

@@ -98,6 +98,40 @@ TEST(DeltaNet, MatchesItsDecompositionAndKeepsTheSameState) {
   }
 }
 
+/// A prompt of more than one chunk, and ends of every length behind whole ones; decays from none to all.
+TEST(DeltaNet, TakesTheRowsOfPromptsInChunks) {
+  for (const int dim : {32, 64, 128}) {
+    constexpr int kKeys = 1, kValues = 2, kMostTokens = 160;
+    TestBed bed(kMostTokens, 1, static_cast<unsigned>(dim));
+    DeltaNetParams p;
+    p.head_dim = dim;
+    p.n_head_k = kKeys;
+    p.n_head_v = kValues;
+    p.state = {.slot_floats = std::int64_t{dim} * dim * kValues, .offset = 0};
+    const TensorId qkv =
+        bed.random_input("qkv", Shape(std::int64_t{dim} * (2 * kKeys + kValues), kMostTokens), Rows::tokens);
+    const TensorId beta = bed.random_input("beta", Shape(kValues, kMostTokens), Rows::tokens);
+    const TensorId alpha = bed.random_input("alpha", Shape(kValues, kMostTokens), Rows::tokens);
+    const TensorId state = bed.state("state", words(bed.normal(p.state.slot_floats * kSlots, 0.3f)));
+    const TensorId spans =
+        bed.input("spans", Shape(8, 6), Rows::fixed,
+                  spans_of({{0, 79, -1, 0, 3}, {79, 46, 1, 4, 5}, {125, 33, 2, 2, -1}, {158, 2, -1, 1, -1}}));
+    const Slot slot{.weight = bed.graph().weight(bed.weight_of(DType::f32, Shape(kValues), {-0.01f, -8.0f})),
+                    .bias = bed.weight_id(DType::f32, Shape(kValues), 1.0f),
+                    .scale = {}};
+    bed.output(bed.graph().delta_net({qkv, beta, alpha}, {state, spans}, slot, p, "y"), "y");
+    const StepCounts counts{160, 0, 4};
+    const Outcome want = bed.run_reference(counts);
+    for (const std::string& isa : isa_names()) {
+      const Outcome got = bed.run_cpu(counts, {.isa = isa, .n_threads = 2});
+      const std::string what = isa + " " + std::to_string(dim);
+      expect_close(got.values.at("y"), want.values.at("y"), std::int64_t{dim} * kValues,
+                   std::int64_t{dim} * kValues * 160, {.row = 2e-5}, what);
+      expect_states(got, want, p.state.slot_floats, what);
+    }
+  }
+}
+
 TEST(Pool, GivesOneRowPerSpan) {
   for (const PoolKind kind : {PoolKind::mean, PoolKind::first, PoolKind::last}) {
     TestBed bed(kTokens, 6, 9);

@@ -1,11 +1,11 @@
-#include "sched/mixed_products.h"
+#include "core/join_products.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "core/graph_walk.h"
 
-namespace ggml::sched {
+namespace ggml {
 namespace {
 
 /// The node that writes each tensor; -1: none.
@@ -19,7 +19,7 @@ std::vector<int> writers(const Graph& graph) {
 /// The activation that the product reads before it was rounded; invalid where the product cannot be a `linear`.
 TensorId unrounded(const Graph& graph, const Node& product, const std::vector<int>& writer, std::size_t n_before) {
   const Tensor& w = graph.at(product.src[0]);
-  if (w.role != TensorRole::weight || w.shape[2] != 1) return {};
+  if (graph.at(base_of(graph, product.src[0])).role != TensorRole::weight || w.shape[2] != 1) return {};
   const TensorId x = product.src[1];
   const ActType form = type_info(w.type).act;
   if (form == ActType::f32) return x;
@@ -35,8 +35,11 @@ TensorId unrounded(const Graph& graph, const Node& product, const std::vector<in
 void join_products(Graph& graph, const Graph& before, const std::function<bool(const Graph&, const Node&)>& can_run) {
   const std::size_t n_before = before.tensors.size();
   const std::vector<int> writer = writers(graph);
+  std::vector<bool> was_product(graph.tensors.size(), false);
+  for (const Node& node : before.nodes)
+    if (node.op == Op::mul_mat) was_product[index(node.dst[0])] = true;
   for (Node& node : graph.nodes) {
-    if (node.op != Op::mul_mat || node.slots.size() > 1) continue;
+    if (node.op != Op::mul_mat || node.slots.size() > 1 || was_product[index(node.dst[0])]) continue;
     const TensorId x = unrounded(graph, node, writer, n_before);
     if (!x.valid()) continue;
     const bool tapped = !node.slots.empty() && node.slots[0].tapped;
@@ -51,4 +54,4 @@ void join_products(Graph& graph, const Graph& before, const std::function<bool(c
   graph.nodes.erase(std::remove_if(graph.nodes.begin(), graph.nodes.end(), is_idle), graph.nodes.end());
 }
 
-}  // namespace ggml::sched
+}  // namespace ggml
