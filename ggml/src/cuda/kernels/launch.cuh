@@ -48,7 +48,8 @@ inline constexpr int kSharedStagedBytes = 48 * 1024;
 /// What the current card has.
 struct CardLimits {
   int multiprocessors = 0;
-  bool has_clusters = false;  // of blocks that see each other's memory
+  bool has_clusters = false;        // of blocks that see each other's memory
+  bool has_group_products = false;  // warp_group_mma.cuh
   int staged_bytes =
       0;  // of a block that has a multiprocessor's memory nearly to itself, with room for a second kernel
 };
@@ -60,6 +61,12 @@ inline CardLimits card_limits() {
   CUDA_CHECK(cudaDeviceGetAttribute(&limits.multiprocessors, cudaDevAttrMultiProcessorCount, device));
   CUDA_CHECK(cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device));
   limits.has_clusters = clusters != 0;
+#ifdef GGML_CUDA_HAS_90A
+  int major = 0, minor = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  limits.has_group_products = major == 9 && minor == 0;
+#endif
   CUDA_CHECK(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   limits.staged_bytes = most < kMostStaged ? most : kMostStaged;
   return limits;

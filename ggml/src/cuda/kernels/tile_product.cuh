@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/decoder.cuh"
 #include "cuda/kernels/device.cuh"
+#include "cuda/kernels/group_product.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/mma.cuh"
 #include "cuda/kernels/products.h"
@@ -356,6 +357,11 @@ template <int kBits, ScaleForm kForm, int kCenter>
 void launch_tile_product(const ProductArgs& args, cudaStream_t stream) {
   using D = Decoder<kBits, kForm, kCenter>;
   const int rows = args.rows.capacity;
+  if constexpr (D::kSupers) {
+    if (card_limits().has_group_products) {
+      return launch_group_tiles<D>(args, {}, (rows + kGroupTileRows - 1) / kGroupTileRows, 1, stream);
+    }
+  }
   if (tile_rows(rows) == 128) return launch_tiles<D, 128>(args, {}, (rows + 127) / 128, stream);
   launch_tiles<D, 64>(args, {}, (rows + 63) / 64, stream);
 }
@@ -363,6 +369,11 @@ void launch_tile_product(const ProductArgs& args, cudaStream_t stream) {
 template <int kBits, ScaleForm kForm, int kCenter>
 void launch_expert_tiles(const ProductArgs& args, const ExpertTiles& tiles, cudaStream_t stream) {
   using D = Decoder<kBits, kForm, kCenter>;
+  if constexpr (D::kSupers) {
+    if (card_limits().has_group_products) {
+      return launch_group_tiles<D>(args, tiles, tiles.capacity, tiles.rows / kGroupTileRows, stream);
+    }
+  }
   if (tiles.rows == 128) return launch_tiles<D, 128>(args, tiles, tiles.capacity, stream);
   launch_tiles<D, 64>(args, tiles, tiles.capacity, stream);
 }
