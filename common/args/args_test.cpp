@@ -313,6 +313,8 @@ TEST_F(Args, NegativeAndMisspeltPlacementValuesAreErrors) {
                                                {"--sim-device", "CUDA0\n:8GiB"},
                                                {"--sim-device", "0:8GiB"},
                                                {"--sim-device", "a b:8GiB"},
+                                               {"--cuda-logical-devices", "0"},
+                                               {"--cuda-logical-devices", "9"},
                                                {"-ts", "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}})
     EXPECT_EQ(error_of(Tool::server, line).code(), ggml::ErrorCode::invalid_argument) << line.back();
 }

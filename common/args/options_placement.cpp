@@ -9,6 +9,11 @@
 #include "common/args/tensor_rules.h"
 
 namespace common {
+namespace {
+
+constexpr int kMaxLogicalDevices = 8;  // of a card
+
+}  // namespace
 
 void apply_split_mode(Target& target, const Argument& argument) {
   const std::string mode = lower_case(argument.value());
@@ -258,6 +263,12 @@ const std::vector<Option> kRows = {
            "and in llama-fit-params, plans for that much host memory.",
            apply_simulated)
         .list()
+        .used_by(kModelRunners | kBench),
+    option({"--cuda-logical-devices"}, "N",
+           "For tests: use every NVIDIA card as N devices, which share its memory. Without a card an error.",
+           whole(
+               [](Settings& s) -> auto& { return s.placement.cuda_per_card; }, 1, kMaxLogicalDevices))
+        .initially("1")
         .used_by(kModelRunners | kBench),
     option({"-dr", "--dry-run"}, "[json]",
            "Print the placement plan and end: status 0 when it fits, 2 when it does not.", apply_dry_run)

@@ -10,7 +10,8 @@ namespace {
 
 bool same_gpus(const PlacementSettings& a, const PlacementSettings& b) {
   const auto has_none = [](const PlacementSettings& p) { return p.main_gpu.value_or(0) < 0; };
-  return a.devices == b.devices && a.simulated == b.simulated && has_none(a) == has_none(b);
+  return a.devices == b.devices && a.simulated == b.simulated && a.cuda_per_card == b.cuda_per_card &&
+         has_none(a) == has_none(b);
 }
 
 /// Whether two settings read the same weights in the same way.

@@ -86,8 +86,12 @@ std::string list_names(const std::vector<Candidate>& candidates) {
 
 std::vector<Candidate> find_candidates(const PlacementSettings& placement, std::string& problem) {
   std::vector<Candidate> candidates;
-  ggml::CudaDevices cuda = ggml::find_cuda_devices();
+  ggml::CudaDevices cuda = ggml::find_cuda_devices(placement.cuda_per_card);
   problem = cuda.problem;
+  if (placement.cuda_per_card > 1 && cuda.devices.empty())
+    throw Error(ErrorCode::invalid_argument,
+                ggml::strf("error: --cuda-logical-devices %d: no card to divide: ", placement.cuda_per_card) + problem,
+                "Leave the option out, or use --sim-device for devices that compute on the CPU.");
   for (std::unique_ptr<ggml::Device>& card : cuda.devices)
     candidates.push_back({card->name(), std::move(card), nullptr});
   for (const SimulatedDevice& simulated : placement.simulated) {

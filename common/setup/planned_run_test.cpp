@@ -6,6 +6,8 @@
 
 #include "common/args/args_test_support.h"
 #include "common/setup/setup.h"
+#include "ggml/cuda.h"
+#include "ggml/error.h"
 #include "ggml/log.h"
 #include "test_support.h"
 
@@ -245,6 +247,18 @@ TEST(PlanRun, FlagsWithoutEffectAreNamedOnAMachineWithoutGpu) {
   EXPECT_EQ(lines[0], "--n-cpu-moe 4 has no effect: the model has no experts");
   EXPECT_EQ(lines[1], "the CPU computes everything: -dev none");
   EXPECT_TRUE(lines[2].starts_with("-ot: 'nonsense' matches no tensor")) << lines[2];
+}
+
+TEST(PlanRun, LogicalDevicesNeedACard) {
+  if (!ggml::find_cuda_devices().devices.empty()) GTEST_SKIP() << "there is one";
+  try {
+    (void)planned(Tool::cli, {"-m", model("llama"), "-t", "1", "-c", "64", "--cuda-logical-devices", "2"});
+    ADD_FAILURE() << "was accepted";
+  } catch (const ggml::Error& error) {
+    EXPECT_EQ(error.code(), ggml::ErrorCode::invalid_argument);
+    EXPECT_TRUE(std::string(error.what()).starts_with("error: --cuda-logical-devices 2: no card to divide: "))
+        << error.what();
+  }
 }
 
 TEST(PlanRun, NamedMarginIsThatOfTheCard) {

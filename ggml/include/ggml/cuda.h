@@ -14,7 +14,9 @@ struct CudaDevices {
   std::string problem;  // why there is none: built without CUDA, no driver, driver too old, no card; empty otherwise
 };
 
-/// Finds the cards and opens each. Never throws: a machine without a usable card runs on the CPU.
-[[nodiscard]] CudaDevices find_cuda_devices();
+/// Finds the cards and opens each. Never throws: a machine without a usable card runs on the CPU. `per_card` > 1 makes
+/// so many devices of each card, numbered card by card, which share its memory and kernels: for tests of what several
+/// cards need.
+[[nodiscard]] CudaDevices find_cuda_devices(int per_card = 1);
 
 }  // namespace ggml

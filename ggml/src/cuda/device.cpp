@@ -142,12 +142,14 @@ class CudaExecutor final : public Executor {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(int index, const cudaDeviceProp& properties)
-      : name_(strf("CUDA%d", index)),
+  /// Device `number` of this process, one of `per_card` that a card gives.
+  CudaDevice(int number, int index, int per_card, const cudaDeviceProp& properties)
+      : name_(strf("CUDA%d", number)),
         description_(properties.name),
+        per_card_(static_cast<std::size_t>(per_card)),
         details_(strf("compute capability %d.%d, VMM: %s", properties.major, properties.minor,
                       has_virtual_memory(index) ? "yes" : "no")),
-        card_{index, DeviceId(index + 1), properties.multiProcessorCount, {}} {}
+        card_{index, DeviceId(number + 1), properties.multiProcessorCount, {}} {}
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   [[nodiscard]] const std::string& description() const noexcept override { return description_; }
@@ -159,7 +161,7 @@ class CudaDevice final : public Device {
     const DeviceScope scope(card_.index);
     std::size_t free = 0, total = 0;
     CUDA_CHECK(cudaMemGetInfo(&free, &total));
-    return {total, free};
+    return {total / per_card_, free / per_card_};
   }
 
   std::unique_ptr<Buffer> allocate(std::size_t bytes, BufferKind kind) override {
@@ -221,21 +223,22 @@ class CudaDevice final : public Device {
     for (std::thread& thread : threads) thread.join();
   }
 
-  std::string name_;
   static bool has_virtual_memory(int index) {
     int supported = 0;
     CUDA_CHECK(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, index));
     return supported != 0;
   }
 
+  std::string name_;
   std::string description_;
+  std::size_t per_card_;
   std::string details_;
   CardResources card_;
 };
 
 }  // namespace
 
-CudaDevices find_cuda_devices() {
+CudaDevices find_cuda_devices(int per_card) {
   CudaDevices found;
   int n = 0;
   const cudaError_t status = cudaGetDeviceCount(&n);
@@ -257,7 +260,8 @@ CudaDevices find_cuda_devices() {
         continue;
       }
       const DeviceScope scope(i);
-      found.devices.push_back(std::make_unique<CudaDevice>(i, properties));
+      for (int part = 0; part < per_card; ++part)
+        found.devices.push_back(std::make_unique<CudaDevice>(i * per_card + part, i, per_card, properties));
     } catch (const Error& error) {
       logf(LogLevel::warn, "CUDA%d: left out: %s", i, error.what());
     }
