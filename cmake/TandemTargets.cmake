@@ -75,10 +75,15 @@ function(tandem_fuzzer name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
 endfunction()
 
-# tandem_tool(NAME SOURCES ... [DEPS ...]) adds one executable in build/bin, and to the global property TANDEM_TOOLS.
+# tandem_tool(NAME SOURCES ... [DEPS ...] [OLD_NAME name]) adds one executable in build/bin, and to the global property
+# TANDEM_TOOLS. OLD_NAME is a link beside it.
 function(tandem_tool name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(A "" "OLD_NAME" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${A_SOURCES})
   set_property(GLOBAL APPEND PROPERTY TANDEM_TOOLS ${name})
   target_link_libraries(${name} PRIVATE ${A_DEPS})
+  if(A_OLD_NAME)
+    add_custom_command(TARGET ${name} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E create_symlink ${name} $<TARGET_FILE_DIR:${name}>/${A_OLD_NAME})
+  endif()
 endfunction()

@@ -47,7 +47,9 @@ Option refused_type(std::vector<std::string_view> spellings, std::string_view he
 }
 
 Option expert_cache(std::vector<std::string_view> spellings, std::string_view placeholder, std::string_view help) {
-  return option(std::move(spellings), placeholder, help).refused(kExpertCache, kExpertAdvice);
+  return option(std::move(spellings), placeholder, help)
+      .refused(kExpertCache, kExpertAdvice)
+      .used_by(kModelRunners | kBench);
 }
 
 const std::vector<Option> kCacheRows = {

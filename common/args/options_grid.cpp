@@ -264,7 +264,12 @@ const std::vector<Option> kAxes = {
 };
 
 const std::vector<Option> kRun = {
-    option({"-r", "--repetitions"}, "N", "Runs of each test.",
+    option({"--prompt"}, "TEXT", "Measure a prompt of the tokens of this text, in the place of -p's random ones.",
+           [](Target& target, const Argument& argument) {
+             if (argument.value().empty()) bad_value(argument, "a text");
+             target.settings.prompt.prompt = argument.value();
+           }),
+    option({"-r", "--repetitions", "--iterations"}, "N", "Runs of each test.",
            whole(
                [](Settings& s) -> auto& { return s.grid.repetitions; }, 1))
         .initially("5"),

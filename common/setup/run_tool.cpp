@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "common/log/standard_output.h"
+#include "common/setup/old_names.h"
 #include "common/setup/planned_run.h"
 #include "common/setup/setup.h"
 #include "ggml/error.h"
@@ -67,6 +68,12 @@ void report(const ggml::Error& error) {
 int run_tool(Tool tool, int argc, const char* const* argv, int (*run)(const Settings& settings)) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit shall be an error with a message, as a full disk is
   explain_bus_errors();
+  try {
+    follow_old_name(tool, argc, argv);
+  } catch (const ggml::Error& error) {
+    report(error);
+    return 1;
+  }
   const Parsed parsed = parse_or_exit(tool, argc, argv);
   try {
     const int status = run_or_plan(tool, parsed.settings, run);

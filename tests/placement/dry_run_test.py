@@ -247,6 +247,22 @@ class AcceptanceLines(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["context"]["n_ubatch"], 512)
         self.assertEqual(done.stderr.count("-ub is now 512"), 1)
 
+    def test_23_old_names(self):
+        small = str(pathlib.Path("tests/data/models/llama.gguf").resolve())
+        cli = f'main -m M -p "Hello" -n 16 --dry-run {HOST} {cards("1GiB")}'
+        bench = f'benchmark --model M --prompt "Hello" --iterations 3 --dry-run {HOST} {cards("1GiB")}'
+        for line, name in ((cli, "llama-cli"), (bench, "llama-bench")):
+            done = run(line, small)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("it fits\n", done.stdout)
+            self.assertEqual(done.stderr.count(f"is an old name; this is {name}\n"), 1, done.stderr)
+            done = run(f"{line} --moe-cache-stats", small)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("needs the expert cache", done.stderr)
+        done = run(f"main -m M --port 0 --dry-run {HOST}", small)
+        self.assertIn("main is an old name; this is llama-server\n", done.stderr)
+        self.assertIn("4 sequences", done.stdout)  # the server's slots
+
     def test_25_28_refusals(self):
         done = run("llama-server -m M -ngl 999 --cpu-moe --moe-cache-mib 8192", model(QWEN))
         self.assertEqual(done.returncode, 1)
@@ -321,6 +337,26 @@ class Plans(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("blk.0.attn_q.weight.lora_b: 4 x 4096 expected", done.stderr)
 
+    def test_the_document_says_all_of_every_tensor_and_device(self):
+        d = plan("llama-server -m M -ngl 99 --cpu-moe -c 4096", model(QWEN), cards("24GiB,bw=900,link=20"))
+        sizes = {"weights", "kv", "arenas", "staging", "overhead", "total", "memory", "free", "margin", "shortfall"}
+        for device in d["devices"]:
+            self.assertEqual(set(device), sizes | {"name"})
+            self.assertEqual(device["total"], sum(device[k] for k in ("weights", "kv", "arenas", "staging", "overhead")))
+            self.assertEqual(device["margin"], device["free"] - device["total"])
+        for tensor in d["tensors"]:
+            self.assertEqual(set(tensor), {"name", "type", "shape", "bytes", "placements", "rule"})
+            self.assertEqual(tensor["bytes"], tensor["placements"][0]["bytes"])
+            for place in tensor["placements"]:
+                self.assertEqual(set(place), {"device", "kind", "role", "bytes"})
+        up = next(x for x in d["tensors"] if x["name"] == "blk.5.ffn_up_exps.weight")
+        self.assertEqual(up["shape"], [2048, 768, 128])
+        self.assertEqual((up["rule"], up["type"]), ("--cpu-moe", "Q4_K"))
+        offload = d["prompt_offload"]
+        self.assertEqual((offload["device"], offload["tokens_of"]), ("CUDA0", "step"))
+        self.assertGreater(offload["tokens"], 1)
+        self.assertEqual(offload["bytes"], sum(x["bytes"] for x in d["tensors"] if "_exps" in x["name"]))
+
     def test_a_start_that_does_not_fit_is_refused_with_status_2(self):
         done = run(f"llama-cli -m M -ngl 99 -p x -n 1 {cards('1GiB')}", model(QWEN))
         self.assertEqual(done.returncode, 2)
@@ -340,6 +376,8 @@ class Plans(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], "Available devices:")
         self.assertIn("  CUDA1: simulated device (512 MiB, 512 MiB free)", lines)
+        done = run(f"llama-server --list-devices -v {cards('24GiB,bw=900,link=20')}")
+        self.assertIn("    memory 900 GB/s, link 20 GB/s\n", done.stdout)
         done = run(f"llama-server -m M -dev CUDA7 --dry-run {cards('24GiB')}", model(QWEN))
         self.assertEqual(done.returncode, 1)
         self.assertIn("invalid device: CUDA7; known GPU devices: CUDA0", done.stderr)

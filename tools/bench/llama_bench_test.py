@@ -39,6 +39,21 @@ def one(*args):
     return json.loads(run("-o", "json", *args))[0]
 
 
+class Prompt(unittest.TestCase):
+    def test_the_tokens_of_a_text_are_the_prompt(self):
+        line = ("-m", "tests/data/models/llama.gguf", "-n", "2", "-t", "1", "--poll", "0", "--iterations", "2", "-o", "json")
+        done = subprocess.run([TOOL, *line, "--prompt", "the model and the"], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        prompt, generation = json.loads(done.stdout)
+        self.assertGreater(prompt["n_prompt"], 3)
+        self.assertLess(prompt["n_prompt"], 18)
+        self.assertEqual((prompt["n_gen"], generation["n_prompt"], generation["n_gen"]), (0, 0, 2))
+        self.assertEqual(len(prompt["samples_ns"]), 2)
+        done = subprocess.run([TOOL, *line, "--prompt", "a", "-p", "5"], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--prompt gives the prompt", done.stderr)
+
+
 class Columns(unittest.TestCase):
     ALWAYS = ["model", "size", "params", "backend"]
 

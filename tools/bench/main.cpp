@@ -11,8 +11,10 @@
 #include "common/setup/planned_run.h"
 #include "common/setup/run_tool.h"
 #include "ggml/error.h"
+#include "ggml/gguf.h"
 #include "ggml/log.h"
 #include "grid.h"
+#include "llama/vocab.h"
 #include "printer.h"
 #include "runner.h"
 
@@ -31,11 +33,30 @@ bench::Grid grid_of(const common::Settings& settings) {
   return grid;
 }
 
+/// The cells of the grid. With --prompt each model has its own number of tokens.
+std::vector<bench::Test> tests_of(const common::Settings& settings) {
+  const bench::Grid grid = grid_of(settings);
+  if (settings.prompt.prompt.empty()) return bench::expand(grid);
+  if (!settings.grid.n_prompt.empty())
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "error: --prompt gives the prompt that is measured",
+                      "Leave -p out, or --prompt.");
+  std::vector<bench::Test> tests;
+  for (const std::string& model : grid.models) {
+    const ggml::gguf::File file = ggml::gguf::File::open(model);
+    const llama::Vocab vocab = llama::Vocab::load(file.metadata(), model);
+    bench::Grid one = grid;
+    one.models = {model};
+    one.n_prompt = {static_cast<int>(bench::tokens_of(settings.prompt.prompt, vocab).size())};
+    for (bench::Test& test : bench::expand(one)) tests.push_back(std::move(test));
+  }
+  return tests;
+}
+
 /// --dry-run: a plan for each placement of the grid.
 int print_plans(const common::Settings& settings) {
   int status = 0;
   std::vector<std::string> seen;
-  for (const bench::Test& test : bench::expand(grid_of(settings))) {
+  for (const bench::Test& test : tests_of(settings)) {
     std::string cell = ggml::strf("%s ngl=%d ncmoe=%s ot=%s", test.model.c_str(), test.n_gpu_layers,
                                   test.experts_on_cpu().c_str(), test.tensor_rules.c_str());
     if (test.mla >= 0) cell += ggml::strf(" mla=%d", test.mla);
@@ -54,7 +75,7 @@ int run(const common::Settings& settings) {
   if (settings.log.verbosity < kVerbose) ggml::set_log_level(ggml::LogLevel::error);
   const bench::Grid grid = grid_of(settings);
   const bench::Grid defaults = bench::default_grid();
-  const std::vector<bench::Test> tests = bench::expand(grid);
+  const std::vector<bench::Test> tests = tests_of(settings);
   if (tests.empty()) {
     throw ggml::Error(ggml::ErrorCode::invalid_argument, "there is nothing to measure: -p and -n are 0",
                       "give one of -p, -n, -pg and -gp a number of tokens");

@@ -23,25 +23,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using llama::Token;
 
-/// One sequence that is filled with random tokens; every run of a test draws them anew.
+/// One sequence that is filled with the tokens of a text, or with random ones; these are drawn anew for every run of a
+/// test.
 class Load {
  public:
-  explicit Load(llama::Context& context) : context_(context), seq_(context.create_sequence()) {}
+  Load(llama::Context& context, std::vector<Token> text)
+      : context_(context), seq_(context.create_sequence()), text_(std::move(text)) {}
 
   void clear() { context_.truncate(seq_, 0); }
 
-  void prompt(int n) {
-    std::vector<Token> tokens(static_cast<std::size_t>(n));
-    for (Token& token : tokens) token = random_token();
-    const llama::Vocab& vocab = context_.model().vocab();
-    if (context_.length(seq_) == 0 && n > 0 && vocab.add_bos()) tokens[0] = vocab.special().bos;
-    const auto n_batch = static_cast<std::size_t>(context_.params().n_batch);
-    for (std::size_t at = 0; at < tokens.size(); at += n_batch) {
-      const llama::StepSequence rows{seq_, std::span(tokens).subspan(at, std::min(n_batch, tokens.size() - at)),
-                                     llama::Outputs::last, nullptr};
-      context_.run({{&rows, 1}});
-    }
-  }
+  void prompt(int n) { evaluate(text_.empty() ? random_tokens(n) : text_); }
+  void fill(int n) { evaluate(random_tokens(n)); }
 
   void generate(int n) {
     const llama::Vocab& vocab = context_.model().vocab();
@@ -54,12 +46,30 @@ class Load {
   }
 
  private:
+  void evaluate(const std::vector<Token>& tokens) {
+    const auto n_batch = static_cast<std::size_t>(context_.params().n_batch);
+    for (std::size_t at = 0; at < tokens.size(); at += n_batch) {
+      const llama::StepSequence rows{seq_, std::span(tokens).subspan(at, std::min(n_batch, tokens.size() - at)),
+                                     llama::Outputs::last, nullptr};
+      context_.run({{&rows, 1}});
+    }
+  }
+
+  [[nodiscard]] std::vector<Token> random_tokens(int n) {
+    std::vector<Token> tokens(static_cast<std::size_t>(n));
+    for (Token& token : tokens) token = random_token();
+    const llama::Vocab& vocab = context_.model().vocab();
+    if (context_.length(seq_) == 0 && n > 0 && vocab.add_bos()) tokens[0] = vocab.special().bos;
+    return tokens;
+  }
+
   Token random_token() {
     return std::rand() % context_.model().info().n_vocab;
   }  // NOLINT(cert-msc50-cpp): the documented stream
 
   llama::Context& context_;
   llama::SeqId seq_;
+  std::vector<Token> text_;  // empty: random tokens
 };
 
 std::string utc_now() {
@@ -115,6 +125,11 @@ auto about_test(const Test& test, const Body& body) -> decltype(body()) {
 }
 
 }  // namespace
+
+std::vector<Token> tokens_of(const std::string& text, const llama::Vocab& vocab) {
+  if (text.empty()) return {};
+  return vocab.tokenize(text, {.add_special = true, .parse_special = true});
+}
 
 common::Settings settings_of(const common::Settings& given, const Test& test) {
   common::Settings settings = given;
@@ -217,7 +232,7 @@ const common::PlannedRun& Runner::prepare_test(const Test& test) {
 Result Runner::run_test(const Test& test) {
   const common::PlannedRun& planned = prepare_test(test);
   llama::Context context(loaded_.model(), planned.machine->pointers(), planned.plan(), planned.context);
-  Load work(context);
+  Load work(context, tokens_of(settings_.prompt.prompt, loaded_.model().vocab()));
   if (settings_.model.warmup) {
     if (test.n_prompt > 0) work.prompt(test.n_prompt);
     if (test.n_gen > 0 && test.n_prompt == 0) work.generate(1);
@@ -227,7 +242,7 @@ Result Runner::run_test(const Test& test) {
   result.test_time = utc_now();
   for (int i = 0; i < settings_.grid.repetitions; ++i) {
     work.clear();
-    if (test.n_depth > 0) work.prompt(test.n_depth);
+    if (test.n_depth > 0) work.fill(test.n_depth);
     if (test.prompt_is_untimed) work.prompt(test.n_prompt);
     const Clock::time_point start = Clock::now();
     if (test.n_prompt > 0 && !test.prompt_is_untimed) work.prompt(test.n_prompt);

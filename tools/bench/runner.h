@@ -2,16 +2,21 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/args/settings.h"
 #include "common/setup/loaded_model.h"
 #include "common/setup/machine.h"
+#include "llama/vocab.h"
 #include "result.h"
 
 namespace bench {
 
 /// The settings of one test: those that hold for every test with its cell of the grid.
 [[nodiscard]] common::Settings settings_of(const common::Settings& settings, const Test& test);
+
+/// Of --prompt: a prompt as the model reads it.
+[[nodiscard]] std::vector<llama::Token> tokens_of(const std::string& text, const llama::Vocab& vocab);
 
 /// What `settings` say of a run on `machine`.
 [[nodiscard]] RunFacts run_facts(const common::Settings& settings, const common::Machine& machine);
