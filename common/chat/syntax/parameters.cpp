@@ -287,6 +287,7 @@ std::optional<std::string> Value::grammar(GrammarWriter& writer) const {
     expression = shape_.value_grammar ? shape_.value_grammar(writer) : writer.value();
   } else if (const std::vector<std::string> listed = listed_values(schema, root); !listed.empty()) {
     std::vector<std::string> texts;
+    texts.reserve(listed.size());
     for (const std::string& value : listed) texts.push_back(Builder::literal(raw_text(value)));
     expression = Builder::any_of(texts);
   } else {
