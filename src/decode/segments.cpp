@@ -359,8 +359,7 @@ Graph SegmentBuilder::build_head(const SegmentKey& key) const {
 void SegmentBuilder::observe_all(Graph& graph) const {
   for (ggml::Node& node : graph.nodes) {
     for (const TensorId dst : node.dst) graph.at(dst).observed = true;
-    // Taps show the input of a product with a matrix; these ops have filters, or matrices per head.
-    if (node.op == ggml::Op::conv1d || node.op == ggml::Op::mla || node.op == ggml::Op::mla_expand) continue;
+    if (node.op == ggml::Op::conv1d) continue;  // taps show the input of a product with a matrix; it has filters
     for (ggml::Slot& slot : node.slots)
       if (graph.at(slot.weight).shape.dims() > 1) slot.tapped = true;
   }

@@ -8,7 +8,9 @@
 namespace imatrix {
 
 bool Collector::wants(const std::string& name) const {
-  return name.starts_with("blk.") || (options_.output_too && (name == "output.weight" || name == "token_embd.weight"));
+  // Names of weights that were made from others at load end otherwise.
+  return (name.starts_with("blk.") && name.ends_with(".weight")) ||
+         (options_.output_too && (name == "output.weight" || name == "token_embd.weight"));
 }
 
 void Collector::on_slot(const ggml::Weight& weight, std::span<const float> rows,

@@ -101,6 +101,27 @@ class Imatrix(unittest.TestCase):
         self.assertEqual(len(counts), model.get_field("llama.expert_count").contents())
         self.assertEqual(counts.sum(), chunks * N_CTX * used)
 
+    def test_the_matrices_of_latent_attention_have_a_row_for_each_head(self):
+        folder = os.path.join(os.environ.get("TANDEM_SHARED", "../shared"), "data", "models")
+        for name, split in (("deepseek2-v3-split", True), ("deepseek2-v3", False)):
+            model = os.path.join(folder, name + ".gguf")
+            if not os.path.exists(model):
+                self.skipTest("the big fixtures are not there")
+            run("-m", model, *self.common, "--chunks", "2", "-o", self.out)
+            found, tokens = sums(self.out), 2 * N_CTX
+            weights = {t.name: [int(n) for n in t.shape] for t in gguf.GGUFReader(model).tensors if re.search(r"attn_(k|v|kv)_b\.weight", t.name)}
+            self.assertTrue(weights)
+            self.assertFalse([n for n in found if "derived" in n])
+            for weight, shape in weights.items():
+                squares, counts = found[weight]
+                self.assertEqual(squares.shape[-1], shape[0])
+                self.assertTrue((squares > 0).all())
+                # One row for each head's matrix; in one matrix for all of them every head's output counts.
+                self.assertEqual(counts.reshape(-1).tolist(), [tokens] * shape[2] if split else [tokens * 4])
+            if split:  # a quantiser takes them
+                done = run("--imatrix", self.out, "--allow-requantize", model, self.path("q.gguf"), "q4_0", tool=QUANTIZE)
+                self.assertNotRegex(done.stdout + done.stderr, r"attn_[kv]_b.*not in the importance matrix")
+
     def test_both_formats_hold_the_same_means(self):
         run("-m", EXPERTS, *self.common, "-o", self.out)
         run("-m", EXPERTS, *self.common, "-o", self.path("m.dat"))

@@ -33,7 +33,7 @@ class Observer {
   virtual ~Observer() = default;
   /// `rows` are the real rows along the last axis; data is contiguous host memory valid during the call.
   virtual void on_tensor(const Tensor& tensor, const void* data, std::int64_t rows) = 0;
-  /// The f32 input rows [K, n] of a projection, with the expert each row went to (empty for dense weights).
+  /// The f32 input rows [K, n] of a projection, with the expert or head each row went to (empty for dense weights).
   virtual void on_slot(const Weight& weight, std::span<const float> rows, std::span<const std::int32_t> experts) = 0;
 };
 

@@ -296,7 +296,7 @@ struct SliceParams {
 };
 /// Joins along axis 0. src: a [n, h, T], b [m, h or 1, T] (1: repeated). dst: [n + m, h, T].
 struct ConcatParams {};
-/// One matrix per head. src: W [K, rows_per_head * n_head] (or 3-D, the same elements), x [K, 1 or n_head, T].
+/// One matrix per head. src: W [K, rows_per_head * n_head] (or 3-D), x [K, 1 or n_head, T], optionally tap (mul_mat).
 /// dst: [count, n_head, T]: rows [begin, begin + count) of each head's matrix.
 struct MulMatHeadsParams {
   int n_head = 0;

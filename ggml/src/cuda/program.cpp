@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/heads_tap.h"
 #include "core/port_address.h"
 #include "cuda/fusion.h"
 #include "ggml/error.h"
@@ -208,7 +209,7 @@ void CudaProgram::show(const Stretch& stretch, const StepCounts& counts, cudaStr
   }
 }
 
-/// mul_mat: src W, x, tap. mul_mat_id: src W, x, ids, tap; a row per pair whose expert is inside.
+/// mul_mat, mul_mat_heads: src W, x, tap. mul_mat_id: src W, x, ids, tap; a row per pair whose expert is inside.
 void CudaProgram::show_tap(const Node& node, const StepCounts& counts, cudaStream_t stream) const {
   const TensorId tap = node.src.back();
   const Tensor& t = lowered_.graph.at(tap);
@@ -219,6 +220,11 @@ void CudaProgram::show_tap(const Node& node, const StepCounts& counts, cudaStrea
   if (node.op == Op::mul_mat) {
     const std::int64_t n = live_of(t, counts, t.shape.rows());
     return observer_->on_slot(weight, {rows, k * static_cast<std::size_t>(n)}, {});
+  }
+  if (const auto* heads = std::get_if<MulMatHeadsParams>(&node.params)) {
+    const bool each_shares = t.shape[1] == 1;
+    const auto n = static_cast<std::size_t>(live_of(t, counts, t.shape[2]) * t.shape[1]);
+    return show_heads_tap(*observer_, weight, {rows, k * n}, heads->n_head, each_shares);
   }
   const auto& p = std::get<MulMatIdParams>(node.params);
   const Tensor& ids_tensor = lowered_.graph.at(node.src[2]);

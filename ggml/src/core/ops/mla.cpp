@@ -53,9 +53,14 @@ std::vector<TensorDesc> shape(const OpInputs& in) {
   return {{DType::f32, Shape(static_cast<std::int64_t>(p.dv) * p.n_head, tokens), q.rows}};
 }
 
-/// The product of each head's matrix with x, rounded to what the weight's type wants.
-Lowering::Step heads_product(Lowering& to, TensorId weight, TensorId x, const MulMatHeadsParams& p) {
-  return {Op::mul_mat_heads, p, {weight, to.rounded(x, weight)}, {}};
+/// The product of each head's matrix with x, rounded to what the weight's type wants. A tapped slot keeps its tap.
+Lowering::Step heads_product(Lowering& to, const Slot& slot, TensorId x, const MulMatHeadsParams& p) {
+  Lowering::Step step{Op::mul_mat_heads, p, {slot.weight, to.rounded(x, slot.weight)}, {}};
+  if (slot.tapped) {
+    step.src.push_back(x);
+    step.slots.push_back({slot.weight, {}, {}, true});
+  }
+  return step;
 }
 
 void decompose(Lowering& to, const Node& node) {
@@ -64,7 +69,7 @@ void decompose(Lowering& to, const Node& node) {
   const TensorId q_nope = to.emit({Op::slice, SliceParams{0, p.nope}, {node.src[0]}, {}}, "q_nope");
   const TensorId q_rot = to.emit({Op::slice, SliceParams{p.nope, p.n_rot}, {node.src[0]}, {}}, "q_rot");
   const MulMatHeadsParams absorb{p.n_head, p.kv_rank, 0, p.kv_rank};
-  const TensorId q_latent = to.emit(heads_product(to, node.slots[0].weight, q_nope, absorb), "q_latent");
+  const TensorId q_latent = to.emit(heads_product(to, node.slots[0], q_nope, absorb), "q_latent");
   const TensorId q = to.emit({Op::concat, ConcatParams{}, {q_latent, q_rot}, {}}, "q");
   const TensorId latent = to.view(node.src[1], Shape(p.kv_rank, 1, tokens));
   const TensorId k = to.emit({Op::concat, ConcatParams{}, {latent, node.src[2]}, {}}, "k");
@@ -77,8 +82,7 @@ void decompose(Lowering& to, const Node& node) {
   attention.v_of_k = p.kv.dv > 0 ? 0 : p.kv_rank;
   const TensorId o = to.emit({Op::attn_dense, attention, {q, node.src[3], node.src[4], node.src[5]}, {}}, "latent_out");
   const TensorId heads = to.view(o, Shape(p.kv_rank, p.n_head, tokens));
-  to.emit_into(node.dst[0],
-               heads_product(to, node.slots[2].weight, heads, {p.n_head, p.v_up_rows, p.v_up_begin, p.dv}));
+  to.emit_into(node.dst[0], heads_product(to, node.slots[2], heads, {p.n_head, p.v_up_rows, p.v_up_begin, p.dv}));
 }
 
 Cost mla_cost(const Graph& graph, const Node& node, int tokens) {
@@ -111,11 +115,11 @@ void expand_decompose(Lowering& to, const Node& node) {
   const auto& p = std::get<MlaExpandParams>(node.params);
   const Shape flat = to.at(node.src[0]).shape;
   const TensorId latent = to.view(node.src[0], Shape(flat[0], 1, flat[1]));
-  const TensorId k =
-      to.emit(heads_product(to, node.slots[0].weight, latent, {p.n_head, p.k_up_rows, 0, p.nope}), "k_nope");
+  const TensorId k = to.emit(heads_product(to, node.slots[0], latent, {p.n_head, p.k_up_rows, 0, p.nope}), "k_nope");
   to.emit_into(node.dst[0], {Op::concat, ConcatParams{}, {k, node.src[1]}, {}});
-  to.emit_into(node.dst[1],
-               heads_product(to, node.slots[1].weight, latent, {p.n_head, p.v_up_rows, p.v_up_begin, p.dv}));
+  Slot value_up = node.slots[1];
+  if (value_up.weight == node.slots[0].weight) value_up.tapped = false;  // one weight and one input, seen once
+  to.emit_into(node.dst[1], heads_product(to, value_up, latent, {p.n_head, p.v_up_rows, p.v_up_begin, p.dv}));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace check = shape_check;
 
 std::vector<TensorDesc> shape(const OpInputs& in) {
   const auto& p = in.get<MulMatHeadsParams>();
-  check::expect_counts(in, 2, 2, 0);
+  check::expect_counts(in, 2, 3, in.slots.empty() ? 0 : 1);
   const Tensor& w = check::source(in, 0, "W");
   const Tensor& x = check::values(in, 1, "x");
   check::require(
@@ -21,6 +21,7 @@ std::vector<TensorDesc> shape(const OpInputs& in) {
                  strf("%s is %s, expected %d rows for each of %d heads", w.name.c_str(), w.shape.text().c_str(),
                       p.rows_per_head, p.n_head));
   if (x.shape[1] != 1) check::expect_extent(in, x, "x", 1, p.n_head);
+  if (in.src.size() > 2) check::expect_shape(in, check::values(in, 2, "tap"), "tap", x.shape);
   return {{DType::f32, Shape(p.count, p.n_head, x.shape[2]), x.rows}};
 }
 

@@ -277,6 +277,44 @@ TEST_F(MoeFfn, TapsShowUnroundedInputsOfUsedPairs) {
   EXPECT_EQ(recorder.last_rows[64], input[32]);
 }
 
+TEST(LatentAttention, TapsShowEachHeadsMatrixItsInput) {
+  constexpr int kTokens = 2, kHeads = 3;
+  for (const bool apart : {false, true}) {  // one matrix for keys and values of all heads, or one for each head
+    Harness h(kTokens);
+    const MlaExpandParams p{.n_head = kHeads,
+                            .nope = 4,
+                            .n_rot = 2,
+                            .dv = 5,
+                            .k_up_rows = apart ? 4 : 9,
+                            .v_up_rows = apart ? 5 : 9,
+                            .v_up_begin = apart ? 0 : 4};
+    const Floats input = random_values(8 * kTokens, 1);
+    const TensorId src[] = {h.input("latent", Shape(8, kTokens), input),
+                            h.input("k_rot", Shape(2, 1, kTokens), random_values(2 * kTokens, 2))};
+    const auto matrix = [&](std::int64_t rows, std::uint32_t seed) {
+      return h.slot(DType::f32, apart ? Shape(8, rows, kHeads) : Shape(8, rows * kHeads),
+                    random_values(8 * rows * kHeads, seed));
+    };
+    Slot slots[] = {matrix(p.k_up_rows, 3), {}};
+    slots[1] = apart ? matrix(5, 4) : slots[0];
+    slots[0].tapped = !apart;
+    slots[1].tapped = true;
+    const std::vector<TensorId> dst = h.builder().add(Op::mla_expand, p, src, slots, "kv");
+    Recorder recorder;
+    CompileOptions options;
+    options.observer = &recorder;
+    (void)h.run({.n_tokens = kTokens}, dst[1], options);
+    ASSERT_EQ(recorder.seen.size(), 1u) << "the same input of the same matrix counts once";
+    if (!apart) {
+      EXPECT_EQ(recorder.last_rows, input);
+      EXPECT_TRUE(recorder.last_experts.empty());
+      continue;
+    }
+    EXPECT_EQ(recorder.last_experts, (Ints{0, 1, 2, 0, 1, 2}));
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(recorder.last_rows[4 * 8 + i], input[8 + i]);  // token 1, head 1
+  }
+}
+
 // One head, keys that single out one cell each.
 class Attention : public ::testing::Test {
  protected:

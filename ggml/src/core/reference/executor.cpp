@@ -1,5 +1,6 @@
 #include <string>
 
+#include "../heads_tap.h"
 #include "../ops/op_def.h"
 #include "ggml/error.h"
 #include "ggml/reference.h"
@@ -113,6 +114,10 @@ class ReferenceProgram final : public Program {
     if (node.op == Op::mul_mat) {
       observer_->on_slot(*weight.weight, rows, {});
       return;
+    }
+    if (const auto* heads = std::get_if<MulMatHeadsParams>(&node.params)) {
+      const bool each_shares = graph_.at(node.src.back()).shape[1] == 1;
+      return show_heads_tap(*observer_, *weight.weight, rows, heads->n_head, each_shares);
     }
     const std::int64_t k = graph_.at(node.src.back()).shape[0], used = graph_.at(node.src[2]).shape[0];
     const bool shared = graph_.at(node.src.back()).shape[1] == 1;

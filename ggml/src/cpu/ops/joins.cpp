@@ -1,6 +1,8 @@
 #include <cstring>
 
+#include "core/heads_tap.h"
 #include "cpu/ops/registry.h"
+#include "ggml/quant.h"
 
 // Primitives that cut and join heads, and the product with one matrix per head.
 
@@ -63,8 +65,11 @@ class MulMatHeads final : public BoundOp {
       : p_(std::get<MulMatHeadsParams>(node.params)),
         dequantise_(c.kernels().of(c.tensor(node.src[0]).type).dequantise_row),
         dot_(c.kernels().vec.dot),
+        type_(c.tensor(node.src[0]).type),
         w_(c.address(node.src[0])),
         x_(c.data<const float>(node.src[1])),
+        tap_(node.src.size() > 2 ? c.data<const float>(node.src[2]) : nullptr),
+        tapped_(c.tensor(node.src[0]).weight),
         dst_(c.data<float>(node.dst[0])),
         k_(c.tensor(node.src[1]).shape[0]),
         shared_(c.tensor(node.src[1]).shape[1] == 1),
@@ -79,19 +84,30 @@ class MulMatHeads final : public BoundOp {
     team.for_chunks(std::int64_t{p_.count} * p_.n_head, kRowsPerItem, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const std::int64_t head = i / p_.count, row = head * p_.rows_per_head + p_.begin + i % p_.count;
-        dequantise_(w_ + static_cast<std::size_t>(row) * row_bytes_, k_, weights);
+        if (dequantise_ != nullptr) {
+          dequantise_(w_ + static_cast<std::size_t>(row) * row_bytes_, k_, weights);
+        } else {
+          dequantise_row_of(type_, w_, row, k_, weights);
+        }
         for (std::int64_t t = 0; t < rows; ++t)
           dst_[t * p_.count * p_.n_head + i] = dot_(weights, x_ + (shared_ ? t : t * p_.n_head + head) * k_, k_);
       }
     });
+  }
+  void report_taps(Observer& observer, const StepCounts& counts) const override {
+    const std::int64_t rows = rows_.of(counts) * (shared_ ? 1 : p_.n_head);
+    show_heads_tap(observer, *tapped_, {tap_, static_cast<std::size_t>(rows * k_)}, p_.n_head, shared_);
   }
 
  private:
   const MulMatHeadsParams p_;
   void (*const dequantise_)(const std::byte*, std::int64_t, float*) noexcept;
   float (*const dot_)(const float*, const float*, std::int64_t) noexcept;
+  const DType type_;
   const std::byte* w_;
   const float* x_;
+  const float* tap_;
+  const Weight* tapped_;
   float* dst_;
   const std::int64_t k_;
   const bool shared_;
@@ -101,9 +117,7 @@ class MulMatHeads final : public BoundOp {
 };
 
 const char* heads_decline(const Graph& graph, const KernelTable& kernels, const Node& node) {
-  if (type_info(graph.at(node.src[0]).type).rows_per_group > 1) return "a matrix of interleaved rows";
-  return kernels.of(graph.at(node.src[0]).type).dequantise_row == nullptr ? "no decoder for the weight's type"
-                                                                          : nullptr;
+  return kernels.of(graph.at(node.src[0]).type).mul_mat == nullptr ? "no decoder for the weight's type" : nullptr;
 }
 
 }  // namespace
