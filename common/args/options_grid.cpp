@@ -375,7 +375,10 @@ const std::vector<Option> kRun = {
     option({"--print-overrides"}, kSwitch, "A column with the rules of -ot.")
         .words({"0", "1"})
         .no_effect("the column is there whenever -ot is given"),
-    absent({"-rtr", "--run-time-repack"}, "Repack weights while loading.", "run-time repacking"),
+    zero_or_one(
+        {"-rtr", "--run-time-repack"}, "Repack the weights of the CPU to interleaved types while loading.",
+        [](Settings& s) -> auto& { return s.model.repack; })
+        .initially("0"),
     option({"-thp", "--transparent-huge-pages"}, kSwitch, "Huge pages for mapped weights.")
         .words({"0", "1"})
         .no_effect("mapped files keep the pages that the kernel gives them")

@@ -200,10 +200,13 @@ const std::vector<Option> kModelRows = {
            apply_overrides)
         .used_by(kModelLoaders | kQuantize | kBench)
         .list(),
-    option({"-rtr", "--run-time-repack", "--repack"}, "", "Repack weights into interleaved layouts while loading.")
+    option(
+        {"-rtr", "--run-time-repack", "--repack"}, "",
+        "Repack the weights of the CPU to interleaved types while loading: a longer start without mmap, often faster "
+        "generation. A GPU computes no prompts with repacked weights; a warning counts them.",
+        toggle([](Settings& s) -> auto& { return s.model.repack; }))
         .negative({"-nr", "--no-repack"})
         .variable("LLAMA_ARG_REPACK")
-        .refused("run-time repacking", "leave it out (weights are used as they are in the file)")
         .initially("off"),
     option({"-thp", "--transparent-huge-pages"}, "", "Huge pages for mapped weights.")
         .no_effect("mapped files keep the pages that the kernel gives them"),

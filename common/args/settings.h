@@ -49,6 +49,7 @@ struct ModelSettings {
   bool warmup = true;
   bool merge_qkv = false;           // -mqkv
   bool merge_up_gate = false;       // -muge: of expert stacks
+  bool repack = false;              // -rtr: interleaved rows for the CPU; the file is then read
   bool check_tensors = false;       // scan weights for NaN and infinity while loading
   bool list_devices = false;        // --list-devices: print and end
   bool list_architectures = false;  // --list-architectures: the same

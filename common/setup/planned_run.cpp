@@ -35,7 +35,7 @@ llama::PlacementRules rules_of(const Settings& settings) {
   rules.tensor_split = given.tensor_split;
   rules.main_gpu = given.main_gpu;
   rules.kv_offload = given.kv_offload;
-  rules.mapped = settings.model.load_mode == LoadMode::mmap;
+  rules.mapped = settings.model.load_mode == LoadMode::mmap && !settings.model.repack;
   return rules;
 }
 

@@ -130,6 +130,7 @@ llama::ModelParams model_params(const Settings& settings) {
   params.kv_overrides = metadata_overrides(settings);
   params.merge_qkv = settings.model.merge_qkv;
   params.merge_up_gate = settings.model.merge_up_gate;
+  params.repack = settings.model.repack;
   for (const ScaledFile& file : settings.model.adapters) params.adapters.push_back(file.path);
   for (const ScaledFile& file : settings.model.control_vectors)
     params.control_vectors.push_back({file.path, file.scale});

@@ -14,13 +14,13 @@
 #include "models/golden.h"
 #include "models/simulated_machine.h"
 
-/// The switches of fusion (-fmoe, -no-fug, -no-mmad) and merging (-mqkv, -muge): they change the step graph, not what
-/// comes out of it.
+/// The switches of fusion (-fmoe, -no-fug, -no-mmad), merging (-mqkv, -muge) and repacking (-rtr): they change the step
+/// graph or its weights, not what comes out of it.
 namespace llama::golden {
 namespace {
 
 struct Switches {
-  bool experts = true, up_gate = true, sum = true, merge_qkv = false, merge_up_gate = false;
+  bool experts = true, up_gate = true, sum = true, merge_qkv = false, merge_up_gate = false, repack = false;
 
   static Switches of(unsigned bits) {
     return {(bits & 1u) == 0, (bits & 2u) == 0, (bits & 4u) == 0, (bits & 8u) != 0, (bits & 16u) != 0};
@@ -51,6 +51,7 @@ std::unique_ptr<Model> load_model(const Golden& golden, const SimulatedMachine& 
   params.load_mode = mode;
   params.merge_qkv = switches.merge_qkv;
   params.merge_up_gate = switches.merge_up_gate;
+  params.repack = switches.repack;
   return Model::load(params, machine.devices(), plan, {});
 }
 
@@ -265,6 +266,63 @@ TEST_F(Merging, SaysAtTheStartWhatIsFused) {
   { const Context context(*model, machine.devices(), plan, context_params({.experts = false, .up_gate = false})); }
   EXPECT_EQ(log.with("fused_moe = 0"), 1u);
   EXPECT_EQ(log.with("fused_up_gate = 0"), 1u);
+}
+
+bool is_interleaved(const ggml::Weight& weight) {
+  return ggml::type_info(weight.type).rows_per_group > 1;
+}
+
+class RepackedModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(RepackedModel, GivesTheSameLogitsWithInterleavedRows) {
+  const auto golden = load(GetParam());
+  if (golden == nullptr) GTEST_SKIP() << "no golden file";
+  const SimulatedMachine machine({.n_cards = 0});
+  const Plan plan = SimulatedMachine::all_on(0, 0);
+  const auto plain = load_model(*golden, machine, plan, {});
+  const Outcome expected = run(*plain, machine, plan, *golden, context_params({}));
+  for (const bool merged : {false, true}) {
+    const LogLines log;
+    const auto model =
+        load_model(*golden, machine, plan, {.merge_qkv = merged, .merge_up_gate = merged, .repack = true});
+    const Outcome got = run(*model, machine, plan, *golden, context_params({}));
+    EXPECT_LE(largest_difference(got.rows, expected.rows), tolerance(*golden));
+    int repacked = 0;
+    for (const TensorSet& layer : model->weights().layers)
+      for (const TensorWithParts& parts : layer.parts)
+        if (parts.weight != nullptr && is_interleaved(*parts.weight)) ++repacked;
+    EXPECT_GE(repacked, model->info().n_layer);
+    EXPECT_EQ(log.with("-rtr: repacked tensors="), 1u);
+    EXPECT_EQ(log.with("could have computed long prompts"), 0u);  // there is no card
+    EXPECT_FALSE(is_interleaved(*model->weights().global[Role::token_embd].weight));
+    for (const ggml::Weight& weight : model->weights().tensors)
+      EXPECT_NE(weight.placements.front().kind, ggml::BufferKind::mapping) << weight.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, RepackedModel,
+                         testing::Values("llama-q4_0", "llama-q8_0", "llama-q4_k", "qwen3moe-q8_0"), [](const auto& p) {
+                           std::string name = p.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Repacking, CountsWhatACardCouldHaveComputedAndLeavesItsTensorsAlone) {
+  const auto golden = load("qwen3moe-q8_0");
+  ASSERT_NE(golden, nullptr);
+  const SimulatedMachine machine({.n_cards = 1, .lacks = {"q8_0_r8"}});
+  Plan plan = SimulatedMachine::all_on(1, 2);
+  SimulatedMachine::put(plan, "blk.1.ffn_up_exps.weight", 0);
+  SimulatedMachine::put(plan, "blk.0.ffn_down_exps.weight", 0);
+  const LogLines log;
+  const auto model = load_model(*golden, machine, plan, {.repack = true});
+  for (const ggml::Weight& weight : model->weights().tensors) {
+    const bool on_cpu = weight.name == "blk.1.ffn_up_exps.weight" || weight.name == "blk.0.ffn_down_exps.weight";
+    EXPECT_EQ(is_interleaved(weight), on_cpu) << weight.name;
+  }
+  EXPECT_EQ(log.with("-rtr: repacked tensors=2 "), 1u);
+  EXPECT_EQ(log.with("CUDA0 could have computed long prompts with 2 of the repacked tensors"), 1u);
+  EXPECT_EQ(log.with("a lower -ncmoe"), 1u);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "model/kv_override.h"
 #include "model/merged_tensors.h"
 #include "model/model_text.h"
+#include "model/repacking.h"
 #include "model/weight_loader.h"
 #include "model/weight_places.h"
 #include "model/weights.h"
@@ -48,6 +49,7 @@ struct Model::Impl {
   // then what other files add.
   std::size_t n_outlined = 0, n_in_file = 0;
   std::optional<Mergeable> mergeable;
+  bool repack = false;  // of an outline
   std::vector<AdapterInfo> adapters;
 };
 
@@ -194,6 +196,7 @@ std::unique_ptr<Model> Model::outline(const ModelParams& params) {
   impl.n_outlined = impl.weights.tensors.size();
   impl.n_in_file = match.found.size();
   impl.metadata = std::move(file.metadata());
+  impl.repack = params.repack;
   if (may_merge(params)) impl.mergeable = {params, std::move(file), std::move(match.found)};
   return model;
 }
@@ -219,6 +222,10 @@ void Model::place_outline(const Plan& given) {
   Plan plan = given;
   if (impl_->mergeable) impl_->merge_outline(plan);
   const WeightPlaces places(plan, impl_->weights);
+  if (impl_->repack) {
+    Repacking repacking(places, impl_->weights);
+    for (ggml::Weight& weight : impl_->weights.tensors) repacking.declare(weight);
+  }
   const bool mapped = std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const TensorPlan& tensor) {
     return !tensor.places.empty() && tensor.places.front().kind == ggml::BufferKind::mapping;
   });

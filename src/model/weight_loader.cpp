@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "model/derived_weights.h"
 #include "model/device_memory.h"
 #include "model/key_reader.h"
+#include "model/repacking.h"
 #include "model/weight_places.h"
 
 namespace llama {
@@ -184,9 +186,10 @@ class Loading {
     WeightPlaces places(target_.plan, weights_);
     if (const int n = places.leave_unsupported(target_.devices); n > 0)
       ggml::logf(ggml::LogLevel::warn, "%d tensors stay on the CPU: their devices cannot compute with their types", n);
+    if (params_.repack) repacking_.emplace(places, weights_);
     DeviceMemory memory(target_.devices, places, 0, weights_);
     Progress progress(callback, total + merged_bytes);
-    const bool mapped = params_.load_mode == LoadMode::mmap;
+    const bool mapped = params_.load_mode == LoadMode::mmap && !params_.repack;
     if (mapped)
       map_tensors(file_, tensors_, weights_);
     else
@@ -196,6 +199,7 @@ class Loading {
     if (mapped && !params_.check_tensors) progress.add(total);
     copy(memory, callback);
     if (params_.lock_memory) lock_weights(tensors_, weights_);
+    if (repacking_) repacking_->report(target_.devices, weights_);
     derive();
   }
 
@@ -217,6 +221,7 @@ class Loading {
     for (const Loaded& tensor : tensors_) {
       if (stays(*tensor.weight)) {
         reader.read(*tensor.info, data);
+        repack(*tensor.weight, data);
         place(*tensor.weight, data, ggml::BufferKind::host_pageable);
         data += padded(tensor.info->bytes);
         continue;
@@ -232,6 +237,12 @@ class Loading {
     }
   }
 
+  void repack(ggml::Weight& weight, std::byte* data) {
+    if (!repacking_ || !repacking_->wants(weight)) return;
+    if (params_.check_tensors) note_bad_values(weight, data, problems_);  // while a row can be named
+    repacking_->apply(weight, data);
+  }
+
   /// Merged tensors are in no file as they are needed.
   void read_merged(const WeightPlaces& places, DeviceMemory& memory, Progress& progress) {
     if (merged_.empty()) return;
@@ -244,6 +255,7 @@ class Loading {
       std::byte* data = buffer->data();
       reader.read(target_.merged[i], data);
       if (params_.check_tensors) note_bad_values(weight, data, problems_);
+      repack(weight, data);
       if (memory.is_on_host(weight) || places.is_read_by_host(weight)) {
         place(weight, data, ggml::BufferKind::host_pageable);
         if (!memory.is_on_host(weight)) weight.placements.front().role = ggml::PlacementRole::cache;
@@ -256,7 +268,8 @@ class Loading {
   void check(bool report, Progress& progress) {
     for (const Loaded& tensor : tensors_) {
       const ggml::Placement& at = tensor.weight->placements.front();
-      if (at.kind != ggml::BufferKind::device) note_bad_values(*tensor.weight, at.data, problems_);
+      const bool is_checked = at.kind == ggml::BufferKind::device || (repacking_ && repacking_->wants(*tensor.weight));
+      if (!is_checked) note_bad_values(*tensor.weight, at.data, problems_);
       if (report) progress.add(tensor.info->bytes);
     }
     if (!problems_.empty())
@@ -289,6 +302,7 @@ class Loading {
   std::vector<Loaded> tensors_;
   std::vector<ggml::Weight*> merged_;  // in the order of target_.merged
   std::vector<std::string> problems_;
+  std::optional<Repacking> repacking_;
 };
 
 }  // namespace

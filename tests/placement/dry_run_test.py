@@ -102,7 +102,8 @@ class AcceptanceLines(unittest.TestCase):
         d = plan(line, model(QWEN), cards("24GiB"))
         self.assertEqual(blocks_on(d, "CUDA0"), [0, 1, 2])
         self.assertEqual(blocks_on(d, "CPU"), list(range(3, 48)))
-        self.refused(f"{line} -rtr", "-rtr: needs run-time repacking, not in this version")
+        d = plan(f"{line} -rtr", model(QWEN), cards("24GiB"))  # the CPU's tensors are rewritten in memory
+        self.assertEqual({p["kind"] for t in d["tensors"] for p in t["placements"] if p["device"] == "CPU"}, {"host"})
 
     def test_04_rules_for_two_cards(self):
         d = plan(r'''llama-server -m M.gguf -ngl 99 -ot "blk\.[0-9]\.ffn_.*_exps=CUDA0,blk\.1[0-9]\.ffn_.*_exps=CUDA1,exps=CPU" -ts 1,1''',

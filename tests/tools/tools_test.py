@@ -120,12 +120,12 @@ class Errors(unittest.TestCase):
 class Bench(unittest.TestCase):
     def test_every_flag_that_changes_what_is_measured_has_a_column(self):
         mixtral = MODEL.replace("llama.gguf", "mixtral.gguf")
-        flags = ("-no-fmoe", "-no-gr", "-no-fug", "1", "-no-mmad", "-muge", "1", "-mqkv", "1", "-no-ooae", "1", "-khad", "-vhad", "-cmoe", "-tb", "1")
+        flags = ("-no-fmoe", "-no-gr", "-no-fug", "1", "-no-mmad", "-muge", "1", "-mqkv", "1", "-rtr", "1", "-no-ooae", "1", "-khad", "-vhad", "-cmoe", "-tb", "1")
         done = run("llama-bench", "-m", mixtral, "-t", "1", "-p", "4", "-n", "0", "-r", "1", "--no-warmup", *flags, "-oe", "csv")
         self.assertEqual(done.returncode, 0, done.stderr)
         head, _, values = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.decode().splitlines() if line.startswith("|")]
         row = dict(zip(head, values))
-        wanted = {"fmoe": "0", "gr": "0", "no-fug": "1", "no-mmad": "1", "muge": "1", "mqkv": "1", "no-ooae": "1", "khad": "1", "vhad": "1", "cmoe": "1",
+        wanted = {"fmoe": "0", "gr": "0", "no-fug": "1", "no-mmad": "1", "muge": "1", "mqkv": "1", "rtr": "1", "no-ooae": "1", "khad": "1", "vhad": "1", "cmoe": "1",
                   "n_threads_batch": "1"}
         self.assertEqual({name: row[name] for name in wanted}, wanted)
         self.assertIn(b",reuse,mqkv,muge,fused_moe,", done.stderr)

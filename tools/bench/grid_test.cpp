@@ -89,7 +89,6 @@ TEST(Options, RefuseWhatTheyCannotDo) {
                                                     {"-tgb", "2"},
                                                     {"-mla", "4"},
                                                     {"-ser", "6"},
-                                                    {"-rtr", "1"},
                                                     {"-sm", "row"},
                                                     {"-r", "0"}}) {
     EXPECT_THROW(parsed(arguments), ggml::Error) << arguments[0];

@@ -219,6 +219,7 @@ class MarkdownPrinter : public StreamPrinter {
     add(run.v_hadamard, "vhad", 4, [](R r) { return field_value("v_hadamard", r); });
     add(run.merge_qkv, "mqkv", 4, [](R r) { return field_value("mqkv", r); });
     add(run.merge_up_gate, "muge", 4, [](R r) { return field_value("muge", r); });
+    add(run.repack, "rtr", 3, [](R r) { return field_value("rtr", r); });
     add(!run.fused_moe, "fmoe", 4, [](R r) { return field_value("fused_moe", r); });
     add(run.no_fused_up_gate, "no-fug", 6, [](R r) { return field_value("no_fused_up_gate", r); });
     add(run.no_fused_sum, "no-mmad", 7, [](R r) { return field_value("no_fused_sum", r); });

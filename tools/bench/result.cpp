@@ -124,6 +124,7 @@ const std::vector<Field> kFields = {
     {"reuse", FieldType::boolean, [](R r) { return flag(r.run.graph_reuse); }},
     {"mqkv", FieldType::boolean, [](R r) { return flag(r.run.merge_qkv); }},
     {"muge", FieldType::boolean, [](R r) { return flag(r.run.merge_up_gate); }},
+    {"rtr", FieldType::boolean, [](R r) { return flag(r.run.repack); }},
     {"fused_moe", FieldType::boolean, [](R r) { return flag(r.run.fused_moe); }},
     {"no_fused_up_gate", FieldType::boolean, [](R r) { return flag(r.run.no_fused_up_gate); }},
     {"no_fused_sum", FieldType::boolean, [](R r) { return flag(r.run.no_fused_sum); }},

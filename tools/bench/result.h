@@ -27,7 +27,7 @@ struct RunFacts {
   bool no_kv_offload = false, no_op_offload = false;
   // How the graph is computed, the same in all tests.
   bool graph_reuse = true, fused_moe = true, no_fused_up_gate = false, no_fused_sum = false, merge_qkv = false;
-  bool merge_up_gate = false, no_ooae = false, cpu_moe = false, k_hadamard = false, v_hadamard = false;
+  bool merge_up_gate = false, repack = false, no_ooae = false, cpu_moe = false, k_hadamard = false, v_hadamard = false;
   int fit_target = 0, fit_min_ctx = 0;  // 0: --fit is off
 
   [[nodiscard]] bool cpu_only() const { return gpu_info.empty(); }

@@ -196,6 +196,7 @@ RunFacts run_facts(const common::Settings& settings, const common::Machine& mach
   facts.no_fused_sum = !settings.context.fused_expert_sum;
   facts.merge_qkv = settings.model.merge_qkv;
   facts.merge_up_gate = settings.model.merge_up_gate;
+  facts.repack = settings.model.repack;
   facts.k_hadamard = settings.cache.k_hadamard;
   facts.v_hadamard = settings.cache.v_hadamard;
   if (placement.fit == common::Fit::on || placement.fit == common::Fit::explain) {

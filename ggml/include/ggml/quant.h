@@ -35,6 +35,13 @@ void quantise_row(DType type, std::span<const float> src, std::span<const float>
 void quantise_rows(DType type, std::span<const float> src, std::int64_t k, std::span<const float> importance,
                    std::byte* dst) noexcept;
 
+/// The type that has the weights of `type`, value for value, in rows that lie together in groups; nothing where there
+/// is none of the same size.
+[[nodiscard]] std::optional<DType> interleaved_form(DType type) noexcept;
+/// Rewrites `rows` rows of `k` weights of the plain form of `to` at `src` to groups of `to` at `dst`.
+/// Pre: `to` is an interleaved_form(), rows is a multiple of its rows of a group, the bytes do not overlap.
+void interleave_rows(DType to, const std::byte* src, std::int64_t rows, std::int64_t k, std::byte* dst) noexcept;
+
 /// Where the data of a row (for interleaved types: of a group of rows) is not sane: the index of the first block that
 /// holds a NaN or infinite scale (or value, for float types); nothing when there is none. What --check-tensors asks.
 [[nodiscard]] std::optional<std::int64_t> find_bad_block(DType type, const std::byte* row, std::int64_t k) noexcept;

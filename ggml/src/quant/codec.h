@@ -33,6 +33,8 @@ struct WeightCodec {
   int reach = 128;       // no code has a greater magnitude
   int group = kGroup;    // weights that share a scale: 16, or 32 (then scale[] holds each one twice)
   bool has_min = false;  // add[] is not all zero
+  /// Of interleaved types: a whole group from adjacent rows of the type that has the same weights in plain rows.
+  void (*interleave)(const std::byte* rows, std::int64_t k, std::byte* group) noexcept = nullptr;
 };
 
 #define QTYPE(id, num, name, weights, bytes, header, rows, trailer, kv, act) extern const WeightCodec k_codec_##id;

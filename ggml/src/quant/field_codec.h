@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "ggml/quant.h"
@@ -35,7 +36,8 @@ struct FieldFormat {
   static bool sane(const F& f) { return (f.d & 0x7c00) != 0x7c00 && (f.dmin & 0x7c00) != 0x7c00; }
 };
 
-template <class T>
+/// `Plain`: the format whose rows an interleaved one has in another order; itself for others.
+template <class T, class Plain = T>
 struct FieldCodec {
   using F = typename T::F;
   static constexpr std::int64_t kBlockBytes = T::kBytes * T::kRows;
@@ -126,7 +128,28 @@ struct FieldCodec {
     return -1;
   }
 
-  static constexpr WeightCodec kCodec{dequantise, quantise, find_bad, unpack, T::kReach, T::kGroup, T::kHasMin};
+  static void interleave(const std::byte* rows, std::int64_t k, std::byte* dst) noexcept {
+    static_assert(Plain::kWeights == T::kWeights && Plain::kBytes == T::kBytes && Plain::kRows == 1);
+    const std::int64_t n = k / T::kWeights;
+    std::memset(dst, 0, static_cast<std::size_t>(T::kRows * (T::kHeader + n * T::kBytes)));
+    auto* blocks = reinterpret_cast<std::uint8_t*>(dst) + T::kHeader * T::kRows;
+    for (int row = 0; row < T::kRows; ++row) {
+      const std::byte* from = rows + row * (Plain::kHeader + n * Plain::kBytes);
+      std::memcpy(dst + T::kHeader * row, from, T::kHeader);
+      for (std::int64_t b = 0; b < n; ++b) {
+        F f;
+        Plain::layout(FieldReader(FieldCodec<Plain>::block_at(from, b)), 0, f);
+        T::layout(FieldWriter(blocks + b * kBlockBytes), row, f);
+      }
+    }
+  }
+
+  static constexpr WeightCodec make() {
+    WeightCodec made{dequantise, quantise, find_bad, unpack, T::kReach, T::kGroup, T::kHasMin};
+    if constexpr (!std::is_same_v<T, Plain>) made.interleave = interleave;
+    return made;
+  }
+  static constexpr WeightCodec kCodec = make();
 };
 
 /// For formats whose rows are those of another type in another order: encodes with that type and reads its fields.

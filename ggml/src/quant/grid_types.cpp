@@ -280,14 +280,14 @@ struct IQ3_S_R4 : IQ3_S {
 }  // namespace
 
 const WeightCodec k_codec_iq2_xxs = FieldCodec<IQ2_XXS>::kCodec;
-const WeightCodec k_codec_iq2_xxs_r4 = FieldCodec<IQ2_XXS_R4>::kCodec;
+const WeightCodec k_codec_iq2_xxs_r4 = FieldCodec<IQ2_XXS_R4, IQ2_XXS>::kCodec;
 const WeightCodec k_codec_iq2_xs = FieldCodec<IQ2_XS>::kCodec;
-const WeightCodec k_codec_iq2_xs_r4 = FieldCodec<IQ2_XS_R4>::kCodec;
+const WeightCodec k_codec_iq2_xs_r4 = FieldCodec<IQ2_XS_R4, IQ2_XS>::kCodec;
 const WeightCodec k_codec_iq2_s = FieldCodec<IQ2_S>::kCodec;
-const WeightCodec k_codec_iq2_s_r4 = FieldCodec<IQ2_S_R4>::kCodec;
+const WeightCodec k_codec_iq2_s_r4 = FieldCodec<IQ2_S_R4, IQ2_S>::kCodec;
 const WeightCodec k_codec_iq3_xxs = FieldCodec<IQ3_XXS>::kCodec;
-const WeightCodec k_codec_iq3_xxs_r4 = FieldCodec<IQ3_XXS_R4>::kCodec;
+const WeightCodec k_codec_iq3_xxs_r4 = FieldCodec<IQ3_XXS_R4, IQ3_XXS>::kCodec;
 const WeightCodec k_codec_iq3_s = FieldCodec<IQ3_S>::kCodec;
-const WeightCodec k_codec_iq3_s_r4 = FieldCodec<IQ3_S_R4>::kCodec;
+const WeightCodec k_codec_iq3_s_r4 = FieldCodec<IQ3_S_R4, IQ3_S>::kCodec;
 
 }  // namespace ggml::quant

@@ -392,16 +392,16 @@ struct Q8_0_R8 : FieldFormat<32, 34> {
 }  // namespace
 
 const WeightCodec k_codec_q2_k = FieldCodec<Q2_K>::kCodec;
-const WeightCodec k_codec_q2_k_r4 = FieldCodec<Q2_K_R4>::kCodec;
+const WeightCodec k_codec_q2_k_r4 = FieldCodec<Q2_K_R4, Q2_K>::kCodec;
 const WeightCodec k_codec_q3_k = FieldCodec<Q3_K>::kCodec;
-const WeightCodec k_codec_q3_k_r4 = FieldCodec<Q3_K_R4>::kCodec;
-const WeightCodec k_codec_q4_k_r4 = FieldCodec<Q4_K_R4>::kCodec;
-const WeightCodec k_codec_q5_k_r4 = FieldCodec<Q5_K_R4>::kCodec;
-const WeightCodec k_codec_q6_k_r4 = FieldCodec<Q6_K_R4>::kCodec;
+const WeightCodec k_codec_q3_k_r4 = FieldCodec<Q3_K_R4, Q3_K>::kCodec;
+const WeightCodec k_codec_q4_k_r4 = FieldCodec<Q4_K_R4, PlainQ4K>::kCodec;
+const WeightCodec k_codec_q5_k_r4 = FieldCodec<Q5_K_R4, PlainQ5K>::kCodec;
+const WeightCodec k_codec_q6_k_r4 = FieldCodec<Q6_K_R4, PlainQ6K>::kCodec;
 const WeightCodec k_codec_q8_k_r8 = FieldCodec<Q8K<8, 0>>::kCodec;
 const WeightCodec k_codec_q8_k_r16 = FieldCodec<Q8K<16, 128>>::kCodec;
-const WeightCodec k_codec_q4_0_r8 = FieldCodec<Q4_0_R8>::kCodec;
-const WeightCodec k_codec_q5_0_r4 = FieldCodec<Q5_0_R4>::kCodec;
-const WeightCodec k_codec_q8_0_r8 = FieldCodec<Q8_0_R8>::kCodec;
+const WeightCodec k_codec_q4_0_r8 = FieldCodec<Q4_0_R8, PlainQ40>::kCodec;
+const WeightCodec k_codec_q5_0_r4 = FieldCodec<Q5_0_R4, PlainQ50>::kCodec;
+const WeightCodec k_codec_q8_0_r8 = FieldCodec<Q8_0_R8, PlainQ80>::kCodec;
 
 }  // namespace ggml::quant

@@ -1,5 +1,7 @@
 #include "ggml/quant.h"
 
+#include <string_view>
+
 #include "ggml/error.h"
 #include "quant/codec.h"
 
@@ -57,6 +59,28 @@ void quantise_rows(DType type, std::span<const float> src, std::int64_t k, std::
     quant::codec(static_cast<int>(type))
         .quantise(src.data() + row * k, w, k, dst + static_cast<std::size_t>(row) * bytes);
   }
+}
+
+std::optional<DType> interleaved_form(DType type) noexcept {
+  const TypeInfo& plain = type_info(type);
+  for (int i = 0; i < kTypeCount; ++i) {
+    const auto other = static_cast<DType>(i);
+    const TypeInfo& info = type_info(other);
+    if (quant::codec(i).interleave == nullptr || info.row_header_bytes != plain.row_header_bytes) continue;
+    // Interleaved types are named after the plain ones.
+    const std::string_view name = info.id;
+    if (name.size() > plain.id.size() && name.starts_with(plain.id) && name.substr(plain.id.size()).starts_with("_r"))
+      return other;
+  }
+  return std::nullopt;
+}
+
+void interleave_rows(DType to, const std::byte* src, std::int64_t rows, std::int64_t k, std::byte* dst) noexcept {
+  const std::int64_t together = type_info(to).rows_per_group;
+  const auto interleave = quant::codec(static_cast<int>(to)).interleave;
+  TANDEM_ASSERT(interleave != nullptr && rows % together == 0, "only whole groups of rows can be interleaved");
+  const auto bytes = static_cast<std::int64_t>(row_bytes(to, k));
+  for (std::int64_t row = 0; row < rows; row += together) interleave(src + row * bytes, k, dst + row * bytes);
 }
 
 std::optional<std::int64_t> find_bad_block(DType type, const std::byte* row, std::int64_t k) noexcept {

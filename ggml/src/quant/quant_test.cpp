@@ -105,6 +105,40 @@ TEST_P(GoldenType, SurvivesHostileInput) {
   }
 }
 
+TEST_P(GoldenType, HasTheSameWeightsInterleaved) {
+  const auto form = interleaved_form(GetParam());
+  if (!form) return;
+  const TypeInfo& info = type_info(*form);
+  ASSERT_GT(info.rows_per_group, 1);
+  ASSERT_EQ(info.name.substr(0, info.name.rfind('_')), type_info(GetParam()).name);
+  for (const char* which : {"plain", "random"}) {
+    const auto rows = golden::bytes(id() + "." + which + ".q.npy");
+    if (rows.empty()) continue;
+    std::vector<std::byte> groups(rows.size());
+    interleave_rows(*form, rows.data(), kRows, kCols, groups.data());
+    std::vector<float> want(kCols), got(kCols);
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      dequantise_row_of(GetParam(), rows.data(), r, kCols, want.data());
+      dequantise_row_of(*form, groups.data(), r, kCols, got.data());
+      for (std::size_t i = 0; i < want.size(); ++i) {  // a bias that is multiplied first may round otherwise
+        if (std::isnan(want[i])) continue;
+        ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]))
+            << id() << " " << which << " row " << r << " column " << i;
+      }
+    }
+  }
+}
+
+TEST(Interleaving, KnowsTheFormsByTheirNames) {
+  EXPECT_EQ(interleaved_form(DType::q4_k), DType::q4_k_r4);
+  EXPECT_EQ(interleaved_form(DType::iq4_ks), DType::iq4_ks_r4);
+  EXPECT_EQ(interleaved_form(DType::q8_0), DType::q8_0_r8);
+  EXPECT_EQ(interleaved_form(DType::iq2_xxs), DType::iq2_xxs_r4);
+  for (const DType none :
+       {DType::f16, DType::bf16, DType::q4_1, DType::iq1_s, DType::q8_kv, DType::q4_k_r4, DType::i32})
+    EXPECT_FALSE(interleaved_form(none)) << type_info(none).id;
+}
+
 TEST_P(GoldenType, FindsTheBlockWithoutASaneScale) {
   const TypeInfo& info = type_info(GetParam());
   const auto rows = static_cast<std::size_t>(info.rows_per_group);

@@ -370,11 +370,11 @@ struct IQ1_BN : RowTernary<13, 2> {
 }  // namespace
 
 const WeightCodec k_codec_q6_0 = FieldCodec<Q6_0>::kCodec;
-const WeightCodec k_codec_q6_0_r4 = FieldCodec<Q6_0_R4>::kCodec;
+const WeightCodec k_codec_q6_0_r4 = FieldCodec<Q6_0_R4, Q6_0>::kCodec;
 const WeightCodec k_codec_q8_kv = FieldCodec<Q8_KV>::kCodec;
-const WeightCodec k_codec_q8_kv_r8 = FieldCodec<Q8_KV_R8>::kCodec;
+const WeightCodec k_codec_q8_kv_r8 = FieldCodec<Q8_KV_R8, Q8_KV>::kCodec;
 const WeightCodec k_codec_mxfp4 = FieldCodec<MXFP4>::kCodec;
-const WeightCodec k_codec_mxfp4_r8 = FieldCodec<MXFP4_R8>::kCodec;
+const WeightCodec k_codec_mxfp4_r8 = FieldCodec<MXFP4_R8, MXFP4>::kCodec;
 const WeightCodec k_codec_nvfp4 = FieldCodec<NVFP4>::kCodec;
 const WeightCodec k_codec_q1_0 = FieldCodec<Q1_0>::kCodec;
 const WeightCodec k_codec_q2_0 = FieldCodec<Q2_0>::kCodec;
@@ -382,6 +382,6 @@ const WeightCodec k_codec_tq1_0 = FieldCodec<TQ1_0>::kCodec;
 const WeightCodec k_codec_tq2_0 = FieldCodec<TQ2_0>::kCodec;
 const WeightCodec k_codec_iq1_bn = FieldCodec<IQ1_BN>::kCodec;
 const WeightCodec k_codec_iq2_bn = FieldCodec<IQ2_BN>::kCodec;
-const WeightCodec k_codec_iq2_bn_r4 = FieldCodec<IQ2_BN_R4>::kCodec;
+const WeightCodec k_codec_iq2_bn_r4 = FieldCodec<IQ2_BN_R4, IQ2_BN>::kCodec;
 
 }  // namespace ggml::quant

@@ -241,9 +241,9 @@ const WeightCodec k_codec_iq2_ks = FieldCodec<IQ2_KS>::kCodec;
 const WeightCodec k_codec_iq2_kl = FieldCodec<IQ2_KL>::kCodec;
 const WeightCodec k_codec_iq3_ks = FieldCodec<IQ3_KS>::kCodec;
 const WeightCodec k_codec_iq4_ks = FieldCodec<IQ4_KS>::kCodec;
-const WeightCodec k_codec_iq4_ks_r4 = FieldCodec<IQ4_KS_R4>::kCodec;
+const WeightCodec k_codec_iq4_ks_r4 = FieldCodec<IQ4_KS_R4, IQ4_KS>::kCodec;
 const WeightCodec k_codec_iq4_kss = FieldCodec<IQ4_KSS>::kCodec;
 const WeightCodec k_codec_iq5_ks = FieldCodec<IQ5_KS>::kCodec;
-const WeightCodec k_codec_iq5_ks_r4 = FieldCodec<IQ5_KS_R4>::kCodec;
+const WeightCodec k_codec_iq5_ks_r4 = FieldCodec<IQ5_KS_R4, IQ5_KS>::kCodec;
 
 }  // namespace ggml::quant

@@ -326,17 +326,17 @@ constexpr WeightCodec kIq6Codec = iq6_codec();
 }  // namespace
 
 const WeightCodec k_codec_iq4_nl = FieldCodec<IQ4_NL>::kCodec;
-const WeightCodec k_codec_iq4_nl_r4 = FieldCodec<IQ4_NL_R4>::kCodec;
+const WeightCodec k_codec_iq4_nl_r4 = FieldCodec<IQ4_NL_R4, IQ4_NL>::kCodec;
 const WeightCodec k_codec_iq4_xs = FieldCodec<IQ4_XS>::kCodec;
-const WeightCodec k_codec_iq4_xs_r8 = FieldCodec<IQ4_XS_R8>::kCodec;
+const WeightCodec k_codec_iq4_xs_r8 = FieldCodec<IQ4_XS_R8, IQ4_XS>::kCodec;
 const WeightCodec k_codec_iq2_k = FieldCodec<IQ2_K>::kCodec;
-const WeightCodec k_codec_iq2_k_r4 = FieldCodec<IQ2_K_R4>::kCodec;
+const WeightCodec k_codec_iq2_k_r4 = FieldCodec<IQ2_K_R4, IQ2_K>::kCodec;
 const WeightCodec k_codec_iq3_k = FieldCodec<IQ3_K>::kCodec;
-const WeightCodec k_codec_iq3_k_r4 = FieldCodec<IQ3_K_R4>::kCodec;
+const WeightCodec k_codec_iq3_k_r4 = FieldCodec<IQ3_K_R4, IQ3_K>::kCodec;
 const WeightCodec k_codec_iq4_k = FieldCodec<IQ4_K>::kCodec;
-const WeightCodec k_codec_iq4_k_r4 = FieldCodec<IQ4_K_R4>::kCodec;
+const WeightCodec k_codec_iq4_k_r4 = FieldCodec<IQ4_K_R4, IQ4_K>::kCodec;
 const WeightCodec k_codec_iq5_k = FieldCodec<IQ5_K>::kCodec;
-const WeightCodec k_codec_iq5_k_r4 = FieldCodec<IQ5_K_R4>::kCodec;
+const WeightCodec k_codec_iq5_k_r4 = FieldCodec<IQ5_K_R4, IQ5_K>::kCodec;
 const WeightCodec k_codec_iq6_k = kIq6Codec;
 
 }  // namespace ggml::quant

@@ -41,6 +41,8 @@ struct ModelParams {
   // Tensors become one at load where they have one type and one device: a copy in memory instead of the mapped file.
   bool merge_qkv = false;      // -mqkv: query, key and value projections of a layer
   bool merge_up_gate = false;  // -muge: gate and up of the routed experts
+  // -rtr: matrices that the CPU alone multiplies with get interleaved rows; the file is then read, whatever load_mode.
+  bool repack = false;
   std::vector<KvOverride> kv_overrides;
   std::vector<std::string> adapters;  // files of LoRA adapters; their numbers are their places in this list
   std::vector<ControlVector> control_vectors;
