@@ -270,6 +270,12 @@ const std::vector<Option> kRows = {
                [](Settings& s) -> auto& { return s.placement.cuda_per_card; }, 1, kMaxLogicalDevices))
         .initially("1")
         .used_by(kModelRunners | kBench),
+    option({"--device-profile"}, "FNAME",
+           "Plan with the speeds of the devices that the file holds. What it does not know is measured first, in a few "
+           "seconds, and written to it.",
+           text([](Settings& s) -> auto& { return s.placement.device_profile; }))
+        .variable("LLAMA_ARG_DEVICE_PROFILE")
+        .used_by(kModelRunners | kBench),
     option({"-dr", "--dry-run"}, "[json]",
            "Print the placement plan and end: status 0 when it fits, 2 when it does not.", apply_dry_run)
         .words({"json"})

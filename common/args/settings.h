@@ -163,6 +163,7 @@ struct PlacementSettings {
   std::optional<int> main_gpu;                      // in the list of devices; negative: none
   std::optional<std::vector<std::string>> devices;  // -dev; empty: the CPU only
   std::vector<SimulatedDevice> simulated;
+  std::string device_profile;                            // file of measured speeds; empty: none
   int cuda_per_card = 1;                                 // --cuda-logical-devices
   Fit fit = Fit::automatic;                              // automatic: on without -ngl and -ot
   std::vector<int> fit_margins_mib = {1024};             // per GPU; one for all

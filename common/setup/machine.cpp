@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/setup/measured_devices.h"
 #include "common/setup/numa.h"
 #include "common/setup/output_file.h"
 #include "common/setup/setup.h"
@@ -49,20 +50,26 @@ llama::PlanDevice describe_cpu(const ggml::Device& device, const PlacementSettin
                   "With --dry-run, and in llama-fit-params, it says how much host memory to plan for.");
     description.total_bytes = description.free_bytes = given.bytes;
     description.bandwidth = given.bandwidth.value_or(kHostBandwidth);
+    if (given.bandwidth) description.speeds = llama::SpeedSource::given;
   }
   return description;
+}
+
+bool is_simulated(const PlacementSettings& placement, const std::string& name) {
+  return std::any_of(placement.simulated.begin(), placement.simulated.end(),
+                     [&](const SimulatedDevice& given) { return given.name == name; });
 }
 
 llama::PlanDevice describe_gpu(const ggml::Device& device, const SimulatedDevice* simulated) {
   llama::PlanDevice description = describe(device);
   description.bandwidth = kCardBandwidth;
-  description.link = kLink;
   description.arithmetic = kCardArithmetic;
   if (simulated != nullptr) {
     description.bandwidth = simulated->bandwidth.value_or(kCardBandwidth);
     description.link = simulated->link.value_or(kLink);
+    if (simulated->bandwidth || simulated->link) description.speeds = llama::SpeedSource::given;
   } else {
-    description.overhead_bytes = kCardOverhead;
+    description.overhead_bytes = kCardOverhead;  // its link is not known until it is measured
   }
   description.weight_bytes = [&device](ggml::DType type, const ggml::Shape& shape) {
     return device.weight_bytes(type, shape);
@@ -173,9 +180,12 @@ Machine open_machine(const Settings& settings) {
   start_on_nodes(settings.threads);
   machine.devices.push_back(make_device(settings));
   machine.descriptions.push_back(describe_cpu(machine.cpu(), placement));
+  MeasuredDevices measured(settings);
+  if (!is_simulated(placement, machine.cpu().name())) measured.describe(machine.cpu(), machine.descriptions.front());
   const bool no_main = placement.split_mode == SplitMode::none && placement.main_gpu.value_or(0) < 0;
   const bool no_gpu = (placement.devices && placement.devices->empty()) || no_main;
   if (no_gpu) {
+    measured.finish();
     machine.why_no_gpu = placement.devices && placement.devices->empty() ? "-dev none" : "-sm none with a negative -mg";
     return machine;
   }
@@ -190,8 +200,10 @@ Machine open_machine(const Settings& settings) {
     else
       candidate.card->renumber(id);
     machine.descriptions.push_back(describe_gpu(*candidate.card, candidate.simulated));
+    if (candidate.simulated == nullptr) measured.describe(*candidate.card, machine.descriptions.back());
     machine.devices.push_back(std::move(candidate.card));
   }
+  measured.finish();
   if (machine.devices.size() > 1) machine.why_no_gpu.clear();
   return machine;
 }

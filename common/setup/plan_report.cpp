@@ -113,7 +113,7 @@ void print_device_table(const llama::Plan& plan) {
   table.print();
 }
 
-void print_table(const PlannedRun& run) {
+void print_table(const PlannedRun& run, const Settings& settings) {
   const llama::ModelInfo& info = run.outline->info();
   print_tensors(run.plan());
   std::printf("\nmodel %s %s %s, context %d, batch %d, micro-batch %d, %d sequences, KV %s and %s\n\n",
@@ -122,6 +122,7 @@ void print_table(const PlannedRun& run) {
               type_name(run.context.v_type).c_str());
   print_device_table(run.plan());
   std::printf("\n");
+  std::printf("%s\n", speeds_text(run, settings).c_str());
   for (const std::string& note : run.placed.notes) std::printf("%s\n", note.c_str());
   for (const std::string& line : run.fit_notes) std::printf("%s\n", line.c_str());
   if (run.explains)
@@ -134,6 +135,15 @@ void print_table(const PlannedRun& run) {
   }
   std::printf("it does not fit: %s\n", shortfall_text(run).c_str());
   if (!run.change.empty()) std::printf("it would fit with %s\n", run.change.c_str());
+}
+
+Json speeds_json(const llama::PlanDevice& device) {
+  Json link;
+  if (device.link > 0.0) link = device.link;
+  return {{"bandwidth", device.bandwidth},
+          {"link", std::move(link)},
+          {"arithmetic", device.arithmetic},
+          {"source", std::string(source_name(device.speeds))}};
 }
 
 Json devices_json(const llama::Plan& plan) {
@@ -151,7 +161,8 @@ Json devices_json(const llama::Plan& plan) {
                     {"memory", device.total_bytes},
                     {"free", device.free_bytes},
                     {"margin", static_cast<std::int64_t>(device.free_bytes) - static_cast<std::int64_t>(use.total())},
-                    {"shortfall", llama::shortfall(plan, d)}});
+                    {"shortfall", llama::shortfall(plan, d)},
+                    {"speeds", speeds_json(device)}});
   }
   return list;
 }
@@ -255,7 +266,7 @@ int print_plan(const PlannedRun& run, const Settings& settings) {
   if (settings.placement.dry_run == DryRun::json)
     print_json(run, settings);
   else
-    print_table(run);
+    print_table(run, settings);
   return run.fits ? 0 : kDoesNotFit;
 }
 

@@ -336,13 +336,30 @@ std::string prompt_offload_text(const PlannedRun& run) {
     return strf("op offload: sending %s to %s is never faster than computing with them on the CPU", what.c_str(),
                 device.name.c_str());
   const std::string link = offload.has_profile ? strf("%s (%.0f GB/s)", device.name.c_str(), device.link / 1e9)
-                                               : device.name + " (of unknown speed)";
+                                               : device.name + " (of unknown speed: --device-profile measures it)";
   if (const std::string why = why_not_sent(run); !why.empty())
     return strf("op offload: off, %s; %s would be faster with %s sent to %s", why.c_str(), from_text(offload).c_str(),
                 what.c_str(), link.c_str());
   return strf("op offload: %s are computed with %s sent to %s layer by layer, through %s of staging",
               from_text(offload).c_str(), what.c_str(), link.c_str(),
               llama::size_text(run.plan().use[static_cast<std::size_t>(offload.device.v)].staging).c_str());
+}
+
+std::string_view source_name(llama::SpeedSource source) {
+  constexpr std::string_view kNames[] = {"assumed", "given", "measured"};
+  return kNames[static_cast<std::size_t>(source)];
+}
+
+std::string speeds_text(const PlannedRun& run, const Settings& settings) {
+  std::string text;
+  bool any_measured = false;
+  for (const llama::PlanDevice& device : run.plan().devices) {
+    text += strf("%s%s %.0f GB/s", text.empty() ? "speeds: " : ", ", device.name.c_str(), device.bandwidth / 1e9);
+    if (device.link > 0.0) text += strf(" and %.0f GB/s to the host", device.link / 1e9);
+    text += " (" + std::string(source_name(device.speeds)) + ")";
+    any_measured |= device.speeds == llama::SpeedSource::measured;
+  }
+  return any_measured ? text + "; " + settings.placement.device_profile : text;
 }
 
 std::string shortfall_text(const PlannedRun& run) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/args/settings.h"
@@ -54,6 +55,11 @@ void announce(const PlannedRun& run);
 
 /// "op offload: ...": from which prompt size on weights in host memory are sent to a device; empty: there are none.
 [[nodiscard]] std::string prompt_offload_text(const PlannedRun& run);
+
+/// "assumed", "given", "measured".
+[[nodiscard]] std::string_view source_name(llama::SpeedSource source);
+/// "speeds: CPU 60 GB/s (assumed), ...": what the plan was made from.
+[[nodiscard]] std::string speeds_text(const PlannedRun& run, const Settings& settings);
 
 /// "CUDA0 needs 25.1 GiB and has 23.6 GiB: 1.5 GiB too little", a line per device that lacks room, and what would help.
 [[nodiscard]] std::string shortfall_text(const PlannedRun& run);

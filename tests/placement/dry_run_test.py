@@ -342,9 +342,11 @@ class Plans(unittest.TestCase):
         d = plan("llama-server -m M -ngl 99 --cpu-moe -c 4096", model(QWEN), cards("24GiB,bw=900,link=20"))
         sizes = {"weights", "kv", "arenas", "staging", "overhead", "total", "memory", "free", "margin", "shortfall"}
         for device in d["devices"]:
-            self.assertEqual(set(device), sizes | {"name"})
+            self.assertEqual(set(device), sizes | {"name", "speeds"})
             self.assertEqual(device["total"], sum(device[k] for k in ("weights", "kv", "arenas", "staging", "overhead")))
             self.assertEqual(device["margin"], device["free"] - device["total"])
+        self.assertEqual(d["devices"][1]["speeds"]["link"], 20e9)
+        self.assertEqual([x["speeds"]["source"] for x in d["devices"]], ["assumed", "given"])
         for tensor in d["tensors"]:
             self.assertEqual(set(tensor), {"name", "type", "shape", "bytes", "placements", "rule"})
             self.assertEqual(tensor["bytes"], tensor["placements"][0]["bytes"])
@@ -357,6 +359,33 @@ class Plans(unittest.TestCase):
         self.assertEqual((offload["device"], offload["tokens_of"]), ("CUDA0", "step"))
         self.assertGreater(offload["tokens"], 1)
         self.assertEqual(offload["bytes"], sum(x["bytes"] for x in d["tensors"] if "_exps" in x["name"]))
+
+    def test_a_profile_is_measured_once_named_and_checked(self):
+        path = pathlib.Path(FOLDER.name) / "devices.json"
+        line = f"llama-server -m M -t 1 --device-profile {path} {cards('24GiB')} --dry-run"
+        first = run(f"{line} json", model(QWEN))
+        self.assertEqual(first.returncode, 0, first.stderr)
+        self.assertIn(f"--device-profile {path}: measuring CPU", first.stderr)
+        stored = json.loads(path.read_text())
+        [cpu] = stored["devices"]
+        speeds = json.loads(first.stdout)["devices"][0]["speeds"]
+        self.assertEqual(speeds, {"bandwidth": cpu["bandwidth"], "link": None, "arithmetic": cpu["arithmetic"],
+                                  "source": "measured"})
+        again = run(f"{line} json", model(QWEN))
+        self.assertNotIn("measuring", again.stderr)
+        self.assertEqual(json.loads(again.stdout)["tensors"], json.loads(first.stdout)["tensors"])
+        self.assertRegex(run(line, model(QWEN)).stdout, rf"\nspeeds: CPU \d+ GB/s \(measured\), CUDA0 .* \(assumed\); {path}\n")
+        cpu["memory"] += 1  # another machine
+        path.write_text(json.dumps(stored))
+        done = run(line, model(QWEN))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("measuring CPU", done.stderr)
+        self.assertEqual(json.loads(path.read_text())["devices"][0]["memory"], cpu["memory"] - 1)
+        path.write_text("{")
+        done = run(line, model(QWEN))
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr.count("error"), 1, done.stderr)
+        self.assertIn(f"--device-profile {path}: the file is not valid JSON", done.stderr)
 
     def test_a_start_that_does_not_fit_is_refused_with_status_2(self):
         done = run(f"llama-cli -m M -ngl 99 -p x -n 1 {cards('1GiB')}", model(QWEN))

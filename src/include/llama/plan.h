@@ -11,15 +11,19 @@
 
 namespace llama {
 
+/// Where the speeds of a device come from: nobody measured or said them, --sim-device, a profile of the machine.
+enum class SpeedSource : std::uint8_t { assumed, given, measured };
+
 /// A device as the planner sees it: numbers only, so that a plan can be made for a machine that is not there. In a Plan
 /// the first one is always the CPU; a ggml::DeviceId is an index into the list.
 struct PlanDevice {
   std::string name;               // "CPU", "CUDA0"
   std::uint64_t total_bytes = 0;  // of memory
   std::uint64_t free_bytes = 0;
-  double bandwidth = 0;              // bytes/s that a kernel reads its memory at
-  double link = 0;                   // bytes/s between host memory and this device; the CPU: 0
-  double arithmetic = 0;             // operations/s of int8 products in prompts
+  double bandwidth = 0;   // bytes/s that a kernel reads its memory at
+  double link = 0;        // bytes/s between host memory and this device; the CPU, or not known: 0
+  double arithmetic = 0;  // operations/s of int8 products in prompts
+  SpeedSource speeds = SpeedSource::assumed;
   std::uint64_t overhead_bytes = 0;  // that the device needs for itself once a model runs
   /// Bytes a weight takes in the form this device computes with. Empty, as for the CPU: those of the file.
   std::function<std::size_t(ggml::DType type, const ggml::Shape& shape)> weight_bytes;
