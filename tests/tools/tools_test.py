@@ -128,7 +128,7 @@ class Bench(unittest.TestCase):
         wanted = {"fmoe": "0", "gr": "0", "no-fug": "1", "no-mmad": "1", "muge": "1", "mqkv": "1", "rtr": "1", "no-ooae": "1", "khad": "1", "vhad": "1", "cmoe": "1",
                   "n_threads_batch": "1"}
         self.assertEqual({name: row[name] for name in wanted}, wanted)
-        self.assertIn(b",reuse,mqkv,muge,fused_moe,", done.stderr)
+        self.assertIn(b",reuse,mqkv,muge,rtr,fused_moe,", done.stderr)
 
 
 class Schedule(unittest.TestCase):
