@@ -82,11 +82,7 @@ TEST_P(SeveralCards, GiveTheGoldenLogitsForAnyPlan) {
 INSTANTIATE_TEST_SUITE_P(Models, SeveralCards,
                          testing::Values("llama", "llama-q6_k", "gemma3", "mixtral", "qwen3moe", "qwen3moe-q4_k",
                                          "glm4moe", "deepseek2-lite", "qwen3next"),
-                         [](const testing::TestParamInfo<const char*>& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test_name);
 
 }  // namespace
 }  // namespace llama::golden

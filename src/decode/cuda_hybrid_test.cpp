@@ -102,11 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                          testing::Values("llama", "llama-q4_0", "llama-q6_k", "llama-q8_0", "llama-bf16", "gemma3",
                                          "mixtral", "qwen3moe", "qwen3moe-q4_k", "qwen3moe-q8_0", "glm4moe", "gpt-oss",
                                          "deepseek2-lite", "qwen3next"),
-                         [](const testing::TestParamInfo<const char*>& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test_name);
 
 }  // namespace
 }  // namespace llama::golden

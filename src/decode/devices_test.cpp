@@ -521,12 +521,6 @@ TEST_F(Devices, PlansThatNameOtherDevicesAreOurFault) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& param) {
-  std::string name = param.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, AnyPlan,
                          testing::Values("llama", "llama-q4_k", "llama-q8_0", "mixtral", "qwen2", "qwen3", "qwen3moe",
                                          "qwen3moe-q8_0", "qwen3moe-q4_k", "qwen2moe", "gemma2", "gemma3", "glm4",

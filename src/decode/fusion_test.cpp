@@ -168,11 +168,7 @@ TEST_P(Fusion, NodesGrowWithEachSwitch) {
 INSTANTIATE_TEST_SUITE_P(Models, Fusion,
                          testing::Values("llama", "llama-q4_k", "qwen2", "qwen3", "mixtral", "qwen3moe",
                                          "qwen3moe-q8_0", "glm4moe", "qwen2moe", "gpt-oss", "gemma3"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test_name);
 
 /// Lines of the log while it lives.
 class LogLines {
@@ -301,11 +297,7 @@ TEST_P(RepackedModel, GivesTheSameLogitsWithInterleavedRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, RepackedModel,
-                         testing::Values("llama-q4_0", "llama-q8_0", "llama-q4_k", "qwen3moe-q8_0"), [](const auto& p) {
-                           std::string name = p.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         testing::Values("llama-q4_0", "llama-q8_0", "llama-q4_k", "qwen3moe-q8_0"), test_name);
 
 TEST(Repacking, CountsWhatACardCouldHaveComputedAndLeavesItsTensorsAlone) {
   const auto golden = load("qwen3moe-q8_0");

@@ -313,12 +313,6 @@ TEST_P(GoldenModel, WithoutGraphReuseGivesEqualLogits) {
   EXPECT_GT(b.stats().graph_builds, a.stats().graph_builds);
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& param) {
-  std::string name = param.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(kNames), test_name);
 
 }  // namespace

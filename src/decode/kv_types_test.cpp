@@ -209,11 +209,6 @@ TEST_P(KvTypes, StayOnTheCpuWhereACardHasNoKernelsForThem) {
   }
 }
 
-std::string test_name(const testing::TestParamInfo<const char*>& param) {
-  std::string name = param.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 INSTANTIATE_TEST_SUITE_P(Models, KvTypes, testing::Values("llama", "gemma3", "qwen2", "qwen3"), test_name);
 
 class RefusedKvTypes : public testing::Test {

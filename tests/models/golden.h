@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,6 +62,13 @@ struct Difference {
 /// Over the rows that were computed and that `expected` has.
 [[nodiscard]] Difference compare(const Rows& rows, const std::vector<float>& expected, int n_vocab,
                                  double row_limit = 1e-4);
+
+/// The golden's name as that of a test, for INSTANTIATE_TEST_SUITE_P: - becomes _.
+inline constexpr auto test_name = [](const auto& param) {
+  std::string name = param.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+};
 
 [[nodiscard]] int argmax(std::span<const float> row);
 
