@@ -1,10 +1,14 @@
 """POST /completion and the utilities."""
 
 import re
+import sys
 
 import pytest
 
-from server_process import TINY_MODEL, running
+from server_process import ROOT, TINY_MODEL, running
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from gguf_file import without_character  # noqa: E402
 
 PROMPT = "The model reads tokens, then"
 
@@ -210,3 +214,20 @@ def test_an_empty_prompt_of_a_model_without_bos_has_an_empty_answer(prompt, no_b
 def no_bos():
     with running("-np", "2", "--no-warmup", model=TINY_MODEL.with_name("qwen2.gguf")) as process:
         yield process
+
+
+def test_a_text_that_no_token_stands_for_is_refused(tmp_path):
+    model = without_character(TINY_MODEL.with_name("qwen2.gguf"), tmp_path / "qwen2.gguf", "~")
+    bare = "{%- for message in messages %}{{ message.content }}{% endfor %}"
+    with running("-np", "2", "--no-warmup", "--chat-template", bare, model=model) as server:
+        for prompt in ("~~~", ["a", "~~~"], [[97], "~"], ["~", ""], {"prompt_string": "~~~"}):
+            for path in ("/completion", "/v1/completions"):
+                refused = server.post(path, {"prompt": prompt, "n_predict": 2})
+                assert refused.status_code == 400 and re.match(
+                    r"Field 'prompt': the vocabulary of the model has no token for any of the \d bytes", refused.json()["error"]["message"]), prompt
+        for content, what in (("~~~", "the vocabulary of the model has no token for any of the 3 bytes"), ("", "the chat template makes an empty prompt")):
+            refused = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "stream": True})
+            assert refused.status_code == 400 and refused.json()["error"]["message"].startswith(f"Field 'messages': {what}")
+        assert server.post("/completion", {"prompt": [97, "~"], "n_predict": 2}).json()["tokens_predicted"] == 2
+        assert server.post("/completion", {"prompt": "a~", "n_predict": 2}).json()["tokens_evaluated"] == 1
+        assert server.post("/completion", {"prompt": "", "n_predict": 2}).json()["content"] == ""

@@ -49,3 +49,12 @@ def write_control_vector(path, arch, n_embd, layers, size=0.5, seed=1):
     tensors = {f"direction.{layer}": ((n_embd,), [generator.uniform(-size, size) for _ in range(n_embd)])
                for layer in layers}
     return write_gguf(path, {"general.architecture": "controlvector", "controlvector.model_hint": arch}, tensors)
+
+
+def without_character(source, target, character):
+    """A copy of a model whose vocabulary has no token for an ASCII character by itself: the entry of another one takes its place."""
+    content = source.read_bytes()
+    entry, other = (struct.pack("<Q", 1) + c.encode() for c in (character, "y"))
+    assert content.count(entry) == 1
+    target.write_bytes(content.replace(entry, other))
+    return target

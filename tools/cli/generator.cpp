@@ -44,6 +44,10 @@ void Generator::check_fits(const std::vector<Token>& tokens) const {
 }
 
 void Generator::set_prompt(const std::vector<Token>& tokens) {
+  if (tokens.empty()) {
+    throw Error(ErrorCode::invalid_argument, "the prompt has no tokens",
+                "its text is empty, or nothing in the vocabulary of the model is a part of it: llama-gguf FILE --json");
+  }
   check_fits(tokens);
   const std::size_t known = std::min(n_cached_, tokens.size());
   const auto differs =

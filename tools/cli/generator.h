@@ -34,7 +34,8 @@ class Generator {
   }
   /// Throws Error(exceeds_limit) when they do not fit.
   void check_fits(const std::vector<llama::Token>& tokens) const;
-  /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws what check_fits() throws.
+  /// Makes the sequence hold `tokens` (all but the last are then in the cache). Throws what check_fits() throws,
+  /// and Error(invalid_argument) when there are none.
   void set_prompt(const std::vector<llama::Token>& tokens);
   /// Generates up to `n_predict` tokens (negative: until the end), handing out text as soon as its characters are
   /// whole.

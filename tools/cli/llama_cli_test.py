@@ -1,6 +1,7 @@
 """Drives the real llama-cli over a tiny model of tests/data/models, whose text is noise. Standard library only."""
 
 import os
+import pathlib
 import pty
 import re
 import signal
@@ -9,6 +10,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, "tests/support")
+from gguf_file import without_character  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 MODEL = "tests/data/models/llama.gguf"
@@ -135,6 +139,18 @@ class Grammar(unittest.TestCase):
 
 
 class OddText(unittest.TestCase):
+    def test_a_text_that_no_token_stands_for_is_refused_before_it_is_shown(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = without_character(pathlib.Path("tests/data/models/qwen2.gguf"), pathlib.Path(folder, "qwen2.gguf"), "~")
+            template = ("--jinja", "--chat-template", "{% for m in messages %}{{ m.content }}{% endfor %}")
+            for mode, said in ((("-no-cnv",), b"the vocabulary of the model has no token for the prompt"), (("-st", *template), b"the prompt has no tokens")):
+                done = run("-m", str(model), *mode, "-p", "~~", "-n", "2")
+                self.assertEqual((done.returncode, done.stdout), (1, b""))
+                self.assertIn(b"error: " + said, done.stderr)
+            done = run("-m", str(model), "-cnv", *template, "-n", "2", stdin=b"~~\nab\n")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count(b"error: the prompt has no tokens"), 1)
+
     def prompt_file(self, content):
         file = tempfile.NamedTemporaryFile()
         self.addCleanup(file.close)

@@ -148,8 +148,10 @@ ChatRequest read_chat_request(const Fields& fields, const Service& service) {
   common::chat::ChatPrompt prompt = render(fields, rules, service);
   apply_chat_rules(rules, prompt, service, request.completion);
   pattern.stop.insert(pattern.stop.end(), prompt.additional_stops.begin(), prompt.additional_stops.end());
+  if (prompt.text.empty())
+    throw Error(ErrorCode::invalid_argument, "Field 'messages': the chat template makes an empty prompt of them");
   Prompts tokens;
-  tokens.prompts.push_back(tokenize_prompt(prompt.text, service));
+  tokens.prompts.push_back(tokenize_prompt("messages", prompt.text, service));
   request.prompt_text = std::move(prompt.text);
   set_prompts(request.completion, std::move(tokens));
   return request;

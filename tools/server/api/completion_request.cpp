@@ -221,6 +221,26 @@ std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, con
 
 namespace {
 
+/// An empty text may be a prompt; one that the vocabulary has nothing for would get an empty answer without a word.
+void check_has_tokens(std::string_view field, std::size_t text_bytes, const std::vector<Token>& tokens) {
+  if (text_bytes == 0 || !tokens.empty()) return;
+  throw Error(ErrorCode::invalid_argument,
+              strf("Field '%.*s': the vocabulary of the model has no token for any of the %zu bytes of text",
+                   static_cast<int>(field.size()), field.data(), text_bytes),
+              "look at its tokens: llama-gguf FILE --json");
+}
+
+std::size_t text_bytes(const Json& prompt) {
+  if (prompt.is_string()) return prompt.get_ref<const std::string&>().size();
+  std::size_t n = 0;
+  if (prompt.is_array()) {
+    for (const Json& part : prompt) n += part.is_string() ? text_bytes(part) : 0;
+  } else if (prompt.is_object()) {
+    if (const auto text = prompt.find("prompt_string"); text != prompt.end()) n = text_bytes(*text);
+  }
+  return n;
+}
+
 /// Of the texts in a prompt.
 std::size_t least_tokens(const Json& prompt, const Service& service) {
   if (prompt.is_string()) return service.prompt_bound.least_tokens(prompt.get_ref<const std::string&>());
@@ -236,10 +256,12 @@ std::size_t least_tokens(const Json& prompt, const Service& service) {
 
 }  // namespace
 
-Prompts::Prompt tokenize_prompt(std::string_view text, const Service& service) {
+Prompts::Prompt tokenize_prompt(std::string_view name, std::string_view text, const Service& service) {
   const std::size_t least = service.prompt_bound.least_tokens(text);
   if (least >= static_cast<std::size_t>(service.engine.params().n_ctx_slot)) return {{}, least};
-  return {service.vocab().tokenize(text, {.add_special = true, .parse_special = true}), 0};
+  Prompts::Prompt prompt{service.vocab().tokenize(text, {.add_special = true, .parse_special = true}), 0};
+  check_has_tokens(name, text.size(), prompt.tokens);
+  return prompt;
 }
 
 Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service) {
@@ -254,8 +276,10 @@ Prompts read_prompts(const Fields& fields, std::string_view name, const Service&
     if (least >= static_cast<std::size_t>(service.engine.params().n_ctx_slot)) {
       prompts.prompts.push_back({{}, least});
     } else {
-      prompts.prompts.push_back(
-          {tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true}), 0});
+      std::vector<Token> tokens =
+          tokenize_mixed(name, prompt, service.vocab(), {.add_special = true, .parse_special = true});
+      check_has_tokens(name, text_bytes(prompt), tokens);
+      prompts.prompts.push_back({std::move(tokens), 0});
     }
   };
   if (is_several_prompts(*value)) {

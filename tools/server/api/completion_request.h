@@ -63,8 +63,9 @@ struct Prompts {
 [[nodiscard]] std::vector<Token> tokenize_mixed(std::string_view name, const Json& prompt, const llama::Vocab& vocab,
                                                 llama::TokenizeOptions options);
 
-/// A text as a prompt with special tokens in it.
-[[nodiscard]] Prompts::Prompt tokenize_prompt(std::string_view text, const Service& service);
+/// A text as a prompt with special tokens in it; `name` is the field's that it was made of. Throws
+/// Error(invalid_argument).
+[[nodiscard]] Prompts::Prompt tokenize_prompt(std::string_view name, std::string_view text, const Service& service);
 
 /// Replaces the pattern by one GenerateRequest per prompt.
 void set_prompts(CompletionRequest& request, Prompts prompts);
