@@ -6,6 +6,14 @@
 /// anywhere, calling through one needs a CPU that has the level.
 namespace ggml::cpu {
 
+/// False in the build with the toy type of the tests, which only multiplies: the kernels of every type of cache would
+/// be compiled again for nobody.
+#ifdef TANDEM_EXTRA_DECODERS
+inline constexpr bool kHasAttention = false;
+#else
+inline constexpr bool kHasAttention = true;
+#endif
+
 extern const KernelTable kTableScalar;
 extern const KernelTable kTableAvx2;
 extern const KernelTable kTableAvx512;

@@ -202,9 +202,10 @@ void pv(const PvArgs& a) noexcept {
   }
 }
 
-template <DType T>
-constexpr KvKernels kv_kernels() {
-  return {qk<T>, pv<T>, store_kv<T>, load_kv<T>};
+template <DType T, bool MayHoldKv>
+constexpr KvKernels kv_kernels_of() {
+  if constexpr (MayHoldKv && kHasAttention) return {qk<T>, pv<T>, store_kv<T>, load_kv<T>};
+  return {};
 }
 
 // ------------------------------------------------------------------------------------------------------- the table
@@ -242,7 +243,7 @@ constexpr KernelTable make_table() {
     table.types[static_cast<std::size_t>(DType::id)] = {rows == 1 ? dequantise_row<DType::id> : nullptr, \
                                                         mul_mat<DType::id>};                             \
   }                                                                                                      \
-  if (kv_ok) table.kv[static_cast<std::size_t>(DType::id)] = kv_kernels<DType::id>();
+  table.kv[static_cast<std::size_t>(DType::id)] = kv_kernels_of<DType::id, kv_ok>();
 #include "quant/types.def"
 #undef QTYPE
   table.quantise_act[static_cast<std::size_t>(ActType::f32)] = quantise_act_float<ActType::f32>;
