@@ -3,17 +3,18 @@
 #
 # An inline function from a shared header that is compiled for AVX-512 in one unit and for the baseline in another is
 # one symbol to the linker, which keeps either: the baseline program would then run AVX-512 code. Units for an ISA level
-# therefore keep everything in anonymous namespaces. Usage: check-isa-objects.sh OBJECT... (others are ignored)
+# therefore keep everything in anonymous namespaces.
+#
+#   scripts/check-isa-objects.sh OBJECT...      the object files of ggml_cpu_kernels; those of no ISA level are ignored
 set -euo pipefail
-
-if [[ $# -eq 0 ]]; then
-  echo "usage: $0 OBJECT...   the object files of ggml_cpu_kernels" >&2
-  exit 2
-fi
+. "$(dirname "$0")/usage.sh"
+help_if_asked "$@"
+[ $# -gt 0 ] || refuse "no object files are given"
 checked=0
 failed=0
 for object in "$@"; do
   case "$object" in
+    -*) refuse "unknown option $object" ;;
     *avx*) ;;
     *) continue ;;
   esac

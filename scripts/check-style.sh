@@ -4,4 +4,6 @@
 #   scripts/check-style.sh [--no-headers|--recent-headers]      without compiling each header alone (the slow part), or only the 80 touched last
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
 exec python3 scripts/check_style.py "$@"

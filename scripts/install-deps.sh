@@ -7,6 +7,8 @@
 #     --no-lint    no clang (format, tidy, fuzzers)
 #     --no-test    no GoogleTest, Google Benchmark and Python packages for tests
 set -euo pipefail
+. "$(dirname "$0")/usage.sh"
+help_if_asked "$@"
 
 python=1 lint=1 test=1
 for arg in "$@"; do
@@ -14,7 +16,7 @@ for arg in "$@"; do
     --no-python) python=0 ;;
     --no-lint) lint=0 ;;
     --no-test) test=0 ;;
-    *) echo "install-deps.sh: unknown option $arg (known: --no-python --no-lint --no-test)" >&2; exit 2 ;;
+    *) refuse "unknown argument $arg" ;;
   esac
 done
 

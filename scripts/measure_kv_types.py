@@ -1,8 +1,9 @@
 """Measures what the types of a KV cache cost: compares a model's predictions with those of an F32 cache, and prints the table of docs/quantization.md.
 
-usage: measure_kv_types.py MODEL TEXT K,V[,had]...   "had" turns -khad and -vhad on; programs from $BIN (build/bin), $CHUNKS (3) chunks of 512 tokens,
-                                                     $THREADS (2), decode at a depth of $DEPTH (2048) tokens, the median of $RUNS (3); 0: not measured.
+Variables: $BIN, the programs (build/bin); $CHUNKS of 512 tokens (3); $THREADS (2); $DEPTH in tokens at which decode is measured (2048); $RUNS, of
+which the median counts (3; 0: not measured).
 """
+import argparse
 import json
 import os
 import re
@@ -43,16 +44,19 @@ def bytes_per_token(shown):
 
 
 def main():
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    model, text = sys.argv[1:3]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file")
+    parser.add_argument("text", metavar="TEXT", help="a file of text")
+    parser.add_argument("settings", metavar="K,V[,had]", nargs="+", help="types of keys and values; had turns -khad and -vhad on")
+    options = parser.parse_args()
+    model, text = options.model, options.text
     common = ["-m", model, "-t", THREADS]
     print("| K | V | transformed | bits per element | mean KLD | 99 % KLD | same top % | decode, t/s |\n|---|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         base = os.path.join(folder, "base.kld")
         exact = ["-ctk", "f32", "-ctv", "f32"]
         whole = bytes_per_token(run("llama-perplexity", *common, "-f", text, "--chunks", CHUNKS, *exact, "--kl-divergence-base", base))
-        for setting in sys.argv[3:]:
+        for setting in options.settings:
             k, v, *rest = setting.split(",")
             flags = ["-ctk", k, "-ctv", v] + (["-khad", "-vhad"] if rest == ["had"] else [])
             shown = run("llama-perplexity", *common, *flags, "--kl-divergence-base", base, "--kl-divergence")

@@ -1,8 +1,8 @@
 """Measures what file types cost: quantises a model to each, compares its predictions with the source's, and prints the table of docs/quantization.md.
 
-usage: measure_quants.py MODEL TEXT TYPE...      programs from $BIN (build/bin), files in a temporary folder, $CHUNKS (4) chunks of 512 tokens,
-                                                 $THREADS (2); with $IMATRIX=FILE the types are made with it. --json prints JSON instead.
+Variables: $BIN, the programs (build/bin); $CHUNKS of 512 tokens (4); $THREADS (2); $IMATRIX, a file that the types are made with (none).
 """
+import argparse
 import json
 import os
 import re
@@ -47,14 +47,17 @@ def measure(model, text, kinds, folder):
 
 
 def main():
-    as_json = "--json" in sys.argv
-    args = [arg for arg in sys.argv[1:] if arg != "--json"]
-    if len(args) < 3:
-        sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="JSON lines instead of a table")
+    parser.add_argument("model", metavar="MODEL", help="the source, a GGUF file")
+    parser.add_argument("text", metavar="TEXT", help="a file of text")
+    parser.add_argument("types", metavar="TYPE", nargs="+", help="as llama-quantize knows them")
+    options = parser.parse_args()
+    as_json = options.json
     with tempfile.TemporaryDirectory() as folder:
         if not as_json:
             print("| type | MiB | bits per weight | PPL | mean KLD | 99 % KLD | RMS Δp % | same top % |\n|---|---|---|---|---|---|---|---|", flush=True)
-        for row in measure(args[0], args[1], args[2:], folder):
+        for row in measure(options.model, options.text, options.types, folder):
             if as_json:
                 print(json.dumps(row), flush=True)
             elif row["type"] == "source":

@@ -1,8 +1,7 @@
 """Makes tests/data/quants from the golden vectors of the specification: the bytes as they are, floats as a hash per row.
-
-Usage: quant-fixtures.py SHARED, the folder with data/quants and tools/quant_codec.py.
 """
 
+import argparse
 import json
 import pathlib
 import shutil
@@ -10,7 +9,9 @@ import sys
 
 import numpy as np
 
-shared = pathlib.Path(sys.argv[1])
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("shared", metavar="SHARED", type=pathlib.Path, help="the folder with data/quants and tools/quant_codec.py")
+shared = parser.parse_args().shared
 source = shared / "data/quants"
 target = pathlib.Path(__file__).resolve().parent.parent / "tests/data/quants"
 sys.path.insert(0, str(shared / "tools"))

@@ -5,14 +5,18 @@
 #     --no-build  start what was built before (in $BUILD, else build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
 
 port=8080 build=1 folder=build
 while [ $# -gt 0 ]; do
   case "$1" in
-    --port) port=${2:?--port needs a number}; shift 2 ;;
+    --port) [[ ${2:-} =~ ^[0-9]+$ ]] || refuse "--port needs a number"
+      port=$2
+      shift 2 ;;
     --no-build) build=0 folder=${BUILD:-build}; shift ;;
     --) shift; break ;;
-    *) echo "quickstart.sh: unknown option $1 (known: --port N, --no-build, -- OPTIONS OF LLAMA-SERVER)" >&2; exit 2 ;;
+    *) refuse "unknown argument $1 (options of llama-server come behind --)" ;;
   esac
 done
 

@@ -6,6 +6,8 @@
 # The goldens in ../shared (or $TANDEM_SHARED) are used when they are there; then none of them may be skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
 
 deps=1 build_only=0 labels=()
 for arg in "$@"; do
@@ -13,7 +15,7 @@ for arg in "$@"; do
     --no-deps) deps=0 ;;
     --build-only) build_only=1 ;;
     unit | ops | models | server) labels+=("$arg") ;;
-    *) echo "test.sh: unknown argument $arg (known: --no-deps --build-only unit ops models server)" >&2; exit 2 ;;
+    *) refuse "unknown argument $arg" ;;
   esac
 done
 [ ${#labels[@]} -gt 0 ] || labels=(unit ops models server)

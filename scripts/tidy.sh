@@ -8,6 +8,12 @@
 # are looked at at once: all processors without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
+case "${1:-}" in
+  "" | --all) [ $# -le 1 ] || refuse "unknown argument $2" ;;
+  -*) refuse "unknown option $1" ;;
+esac
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy) || { echo "tidy.sh: clang-tidy 14 is missing: scripts/install-deps.sh" >&2; exit 1; }
 build=${BUILD:-build}
 limit=${LIMIT:-24}

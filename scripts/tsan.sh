@@ -8,6 +8,14 @@
 # A report fails its test. scripts/tsan.supp lists what is not ours, each with its reason.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
+for label in "$@"; do
+  case "$label" in
+    unit | ops | models | server | cuda) ;;
+    *) refuse "unknown label $label: unit, ops, models, server or cuda" ;;
+  esac
+done
 labels=("$@")
 [ ${#labels[@]} -gt 0 ] || labels=(unit ops models)
 jobs=${JOBS:-$(nproc)}

@@ -201,7 +201,8 @@ class GetModel(unittest.TestCase):
         self.root = folder.name
         for name in ("scripts", "bin"):
             os.mkdir(os.path.join(self.root, name))
-        shutil.copy("scripts/get-model.sh", os.path.join(self.root, "scripts"))
+        for name in ("get-model.sh", "usage.sh"):
+            shutil.copy(os.path.join("scripts", name), os.path.join(self.root, "scripts"))
         fake = os.path.join(self.root, "bin", "python3")
         with open(fake, "w", encoding="utf-8") as file:
             file.write("#!/bin/bash\n"
