@@ -117,6 +117,40 @@ def test_a_body_without_a_length_is_411_at_once(server):
     assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
+@pytest.mark.parametrize("body, extra, status", [
+    (b"", b"Content-Length: 300000000\r\n", 413),
+    (b"", b"Transfer-Encoding: gzip, chunked\r\n", 501),
+    (b"", b"Content-Length: 9\r\nX-Api-Key: wrong\r\n", 401),
+    (b"{}", b"Content-Length: 2\r\nX-Api-Key: right\r\n", 400),
+], ids=["too-large", "coded", "no-key", "fine"])
+def test_a_client_that_waits_for_a_word_learns_what_its_head_is_refused_for(body, extra, status, guarded):
+    head = b"POST /completion HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: 100-continue\r\n"
+    answer = exchange(guarded, head + extra + b"\r\n" + body)
+    waits = b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert answer.startswith(waits) == (status == 400)
+    answer = answer.removeprefix(waits)
+    assert split(answer)[0] == status and b"Access-Control-Allow-Origin: *" in answer and answer.count(b"HTTP/1.1") == 1
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    with running("-c", "256", "-np", "1", "--no-warmup", "--api-key", "right") as process:
+        yield process
+
+
+def test_http_1_0_has_no_interim_answers(server):
+    answer = exchange(server, post("/tokenize", {"content": "x"}, b"Expect: 100-continue\r\n").replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert split(answer)[0] == 200
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"chunked, chunked", b"gzip\r\nTransfer-Encoding: chunked"], ids=["list", "twice", "lines"])
+def test_a_body_is_taken_apart_from_chunks_only(server, coding):
+    chunked = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: %s\r\n\r\n2;a=b\r\n{}\r\n0\r\nX-Trailer: c\r\n\r\n"
+    status, body = split(exchange(server, chunked % coding + LAST))
+    assert status == 501 and b"from 'Transfer-Encoding: " in body
+    assert exchange(server, chunked % b"Chunked" + LAST).count(b"HTTP/1.1 200 ") == 2
+
+
 def test_a_client_that_stops_in_the_middle_of_a_request_is_let_go_after_the_timeout():
     with running("-c", "512", "-np", "1", "--no-warmup", "--timeout", "1") as server:
         for begun in (b"POST /tokenize HTT", b'POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"con'):

@@ -17,6 +17,7 @@ void adjust(httplib::Request& request) {
     const std::size_t path = request.path.find('/', scheme.size());
     request.path = path == std::string::npos ? "/" : request.path.substr(path);
   }
+  if (request.version == "HTTP/1.0") request.headers.erase("Expect");  // it has no interim answers
   if (request.method != "POST") return;
   request.ranges.clear();  // parts exist of files only, and by GET
   request.headers.erase(

@@ -31,6 +31,8 @@ namespace {
 constexpr std::size_t kMaxBodyBytes =
     256u << 20;  // prompts of 10 MB are ordinary; this bounds what one request may make us hold
 
+constexpr std::size_t kShownBytes = 64;  // of what a client sent, in an error
+
 constexpr int kMostConnections = 1024;  // at a time, unless --threads-http asks for more: a thread each
 
 /// Compares in time that depends on the lengths only, so that a key cannot be guessed letter by letter.
@@ -39,6 +41,11 @@ bool equal_keys(const std::string& a, const std::string& b) {
   unsigned difference = 0;
   for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
   return difference == 0;
+}
+
+bool equal_without_case(std::string_view a, std::string_view b) {
+  const auto same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }
 
 bool is_open_path(const std::string& path) {
@@ -98,9 +105,37 @@ bool announces_no_body(const httplib::Request& request) {
          !request.has_header("Content-Length") && !request.has_header("Transfer-Encoding");
 }
 
+/// What Transfer-Encoding names besides chunks, which alone are taken apart here; empty when nothing.
+std::string foreign_coding(const httplib::Request& request) {
+  const std::size_t n = request.get_header_value_count("Transfer-Encoding");
+  std::string codings;
+  for (std::size_t i = 0; i < n; ++i)
+    codings += (i > 0 ? ", " : "") + request.get_header_value("Transfer-Encoding", "", i);
+  return equal_without_case(codings, "chunked") ? std::string() : codings;
+}
+
 HttpError length_required() {
   return http_error(411, "invalid_request_error",
                     "the body is missing or has no length: send Content-Length, or Transfer-Encoding: chunked");
+}
+
+/// Refuses a body that this server cannot take, by its head alone.
+bool refuse_framing(const httplib::Request& request, httplib::Response& response) {
+  if (request.get_header_value_u64("Content-Length", 0) > kMaxBodyBytes) {
+    send(response, body_too_large());  // before the body is read; what follows on the connection is no request
+    return true;
+  }
+  if (const std::string coding = foreign_coding(request); !coding.empty()) {
+    send(response, http_error(501, "not_supported_error",
+                              "bodies are taken apart from chunks only, not from 'Transfer-Encoding: " +
+                                  coding.substr(0, kShownBytes) + "': send it plain"));
+    return true;
+  }
+  if (announces_no_body(request) && Connection::current().has_unannounced_body()) {
+    send(response, length_required());
+    return true;
+  }
+  return false;
 }
 
 /// In single quotes where a shell would take it apart.
@@ -290,27 +325,16 @@ void HttpServer::add_cors(const httplib::Request& request, httplib::Response& re
 void HttpServer::add_middleware() {
   http_->set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
     add_cors(request, response);
-    if (request.get_header_value_u64("Content-Length", 0) > kMaxBodyBytes) {
-      send(response, body_too_large());  // before the body is read; what follows on the connection is no request
-      return httplib::Server::HandlerResponse::Handled;
-    }
-    if (announces_no_body(request) && Connection::current().has_unannounced_body()) {
-      send(response, length_required());
-      return httplib::Server::HandlerResponse::Handled;
-    }
-    if (request.method == "OPTIONS") {
-      response.set_content("", "text/html");
-      return httplib::Server::HandlerResponse::Handled;
-    }
-    std::string path = request.path;
-    const std::string& prefix = settings_.server.api_prefix;
-    if (!prefix.empty() && path.compare(0, prefix.size(), prefix) == 0) path.erase(0, prefix.size());
-    if (!settings_.server.api_keys.empty() && !is_open_path(path) && !has_key(request)) {
-      send(response, http_error(401, "authentication_error", "Invalid API Key"));
-      return httplib::Server::HandlerResponse::Handled;
-    }
-    if (refuse_method(request, response)) return httplib::Server::HandlerResponse::Handled;
-    return httplib::Server::HandlerResponse::Unhandled;
+    if (request.method == "OPTIONS" && !refuse_framing(request, response)) response.set_content("", "text/html");
+    return request.method == "OPTIONS" || refuse_head(request, response) ? httplib::Server::HandlerResponse::Handled
+                                                                         : httplib::Server::HandlerResponse::Unhandled;
+  });
+  // A client that waits for a word before it sends the body learns here what the head alone is refused for.
+  http_->set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
+    if (request.method == "OPTIONS" || !refuse_head(request, response))
+      return static_cast<int>(httplib::StatusCode::Continue_100);
+    add_cors(request, response);
+    return response.status;
   });
   http_->set_error_handler([this](const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty()) return;
@@ -339,6 +363,18 @@ void HttpServer::add_middleware() {
     settle_connection(request, crowded(), response);
     if (response.get_header_value("Connection") == "close") Connection::current().end_behind_answer();
   });
+}
+
+bool HttpServer::refuse_head(const httplib::Request& request, httplib::Response& response) const {
+  if (refuse_framing(request, response)) return true;
+  std::string path = request.path;
+  const std::string& prefix = settings_.server.api_prefix;
+  if (!prefix.empty() && path.compare(0, prefix.size(), prefix) == 0) path.erase(0, prefix.size());
+  if (!settings_.server.api_keys.empty() && !is_open_path(path) && !has_key(request)) {
+    send(response, http_error(401, "authentication_error", "Invalid API Key"));
+    return true;
+  }
+  return refuse_method(request, response);
 }
 
 bool HttpServer::crowded() const {

@@ -61,6 +61,8 @@ class HttpServer {
   void route(const char* method, const std::string& path, Handler handler, bool needs_body = false);
   /// For 405: what the path is answered to, as the header Allow has it; empty for a path without a handler.
   [[nodiscard]] std::string allowed_methods(std::string_view path) const;
+  /// True, with the error in `response`, for what needs no look at the body: its size and form, the key, the method.
+  [[nodiscard]] bool refuse_head(const httplib::Request& request, httplib::Response& response) const;
   /// 405 and true when the path is there, but not for this method.
   [[nodiscard]] bool refuse_method(const httplib::Request& request, httplib::Response& response) const;
   /// What a client on this machine types, up to a path.
