@@ -254,6 +254,14 @@ def test_the_named_field_is_the_one_that_was_sent(server):
     assert "logit_bias" in server.post("/completion", {**PROMPT, "logit_bias": [[5, 1e30]]}).json()["error"]["message"]
 
 
+def test_of_several_names_for_one_thing_all_are_looked_at_and_the_last_counts(server):
+    for name in ("max_tokens", "max_completion_tokens"):
+        refused = server.post("/completion", {**PROMPT, "n_predict": 1, name: "3"})
+        assert refused.status_code == 400 and f"Field '{name}'" in refused.json()["error"]["message"]
+    answer = server.post("/completion", {**PROMPT, "max_tokens": 9, "max_completion_tokens": 6, "n_predict": 3, "ignore_eos": True})
+    assert answer.json()["tokens_predicted"] == 3
+
+
 MALFORMED = {
     "a length that is no number": b"Content-Length: abc\r\n\r\n{}",
     "two lengths": b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",

@@ -370,12 +370,9 @@ CompletionRequest read_completion_fields(const Fields& fields, const Service& se
   read_grammar(fields, service, pattern);
   pattern.n_predict = service.settings.prompt.n_predict;
   if (pattern.n_predict < -1) pattern.n_predict = -1;
-  for (const char* name : {"n_predict", "max_completion_tokens", "max_tokens"}) {
-    if (const auto n = fields.integer(name, -1, kIntMax)) {
-      pattern.n_predict = static_cast<int>(*n);
-      break;
-    }
-  }
+  // All are looked at, and the last counts.
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"})
+    fields.read(name, pattern.n_predict, -1, kIntMax);
   for (const char* name : {"n_cmpl", "n"}) fields.read(name, pattern.n_completions, 1, service.engine.params().n_slots);
   pattern.stop = read_strings(fields, "stop");
   std::size_t stop_bytes = 0;
