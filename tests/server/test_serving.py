@@ -70,6 +70,16 @@ def test_prompts_that_wait_start_as_soon_as_slots_are_free():
         assert [answer["tokens_predicted"] for answer in answers] == [1] * 300
 
 
+def test_a_slot_is_busy_from_the_first_step_of_its_prompt_on():
+    with running("-c", "8192", "-b", "8192", "-np", "1", "--slots", "--no-warmup") as server:
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(server.post, "/completion", {"prompt": [5] * 8000, "n_predict": 1})
+            while not (slot := server.get("/slots").json()[0])["is_processing"] and not answer.done():
+                time.sleep(0.001)
+            assert (slot["is_processing"], slot["n_prompt_tokens"], slot["n_prompt_tokens_processed"]) == (True, 8000, 0)
+            assert answer.result().status_code == 200
+
+
 def test_batched_answers_equal_lone_ones(server):
     def one(i):
         return server.post("/completion", {"prompt": f"number {i} of", "n_predict": 12, "temperature": 0, "cache_prompt": False}).json()["content"]

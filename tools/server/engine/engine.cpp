@@ -128,6 +128,7 @@ void Engine::loop() {
     drop_cancelled();
     while (start_deferred()) {
     }
+    if (status_changed_) publish_status();  // before the step: one with a long prompt takes seconds
     const bool only_readers = any_active() && !step();
     publish_status();
 
