@@ -124,6 +124,19 @@ class Compare(Case):
         self.assertIn("the row at N_KV 192 needs 96 tokens of context, 64 are left of 256", text)
 
 
+class Roofline(Case):
+    def test_shares_of_the_limits_have_columns_and_a_summary_of_at_least_five_pairs(self):
+        text = self.run_tool("-m", MODEL, "-t", "1", "-c", "128", "-ub", "64", "-n", "2", "--poll", "0", "--roofline")
+        self.assertIn("S_TG t/s | PP / peak | TG / read |", text)
+        rows = re.findall(r"^\|\s*64 \|\s*2 \|.* ([\d.]+) \|\s*([\d.]+) \|$", text, re.M)
+        self.assertEqual(len(rows), 2)
+        self.assertTrue(all(float(share) > 0 for row in rows for share in row), rows)
+        for what in ("generation / measured read bandwidth", "prompt / measured int8 peak"):
+            median, low, high, pairs = re.search(rf"^roofline: {what}: median ([\d.]+), ([\d.]+) to ([\d.]+) over (\d+) pairs$", text, re.M).groups()
+            self.assertTrue(0 < float(low) <= float(median) <= float(high))
+            self.assertGreaterEqual(int(pairs), 5)
+
+
 class Chart(Case):
     def lines_of(self, text):
         root = xml.fromstring(text)
