@@ -123,6 +123,12 @@ class Refusals(unittest.TestCase):
             self.assertIn("-p, -n and -d", said)
             self.assertNotRegex(said, r"-c\b(?!t)")
 
+    def test_a_start_without_a_model_says_where_one_is(self):
+        for more in ((), ("--dry-run",)):
+            done = subprocess.run([TOOL, *more], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, "^error: no model: -m is not given, and there is no models/7B/.*scripts/get-model.sh smollm2")
+
     def test_a_line_that_asks_for_nothing_is_refused(self):
         self.assertIn("error: there is nothing to measure: -p and -n are 0", self.refused("-p", "0", "-n", "0"))
 

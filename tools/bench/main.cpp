@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -69,7 +71,17 @@ int print_plans(const common::Settings& settings) {
   return status;
 }
 
+/// The default's name is an old custom; hardly any machine has the file.
+void check_default_model(const common::Settings& settings) {
+  const std::string name = bench::default_grid().models.front();
+  std::error_code unreadable;  // loading says why
+  if (!settings.grid.models.empty() || std::filesystem::exists(name, unreadable) || unreadable) return;
+  throw ggml::Error(ggml::ErrorCode::invalid_argument, "no model: -m is not given, and there is no " + name,
+                    "scripts/get-model.sh smollm2 fetches a small one");
+}
+
 int run(const common::Settings& settings) {
+  check_default_model(settings);
   if (settings.placement.dry_run != common::DryRun::off) return print_plans(settings);
   constexpr int kVerbose = 4;  // the log of loading would stand between the results
   if (settings.log.verbosity < kVerbose) ggml::set_log_level(ggml::LogLevel::error);

@@ -276,7 +276,7 @@ std::string web_page(const Service* service, const std::string& curl) {
       common::escape_markup(curl +
                             "/v1/chat/completions -H 'Content-Type: application/json' \\\n"
                             "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"What is the capital of France? "
-                            "Answer in one sentence.\"}]}'");
+                            "Answer in one sentence.\"}], \"temperature\": 0}'");
   return page + "</pre></html>\n";
 }
 
