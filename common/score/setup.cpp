@@ -75,7 +75,12 @@ std::vector<llama::Token> tokens_of_text(const Settings& settings, const llama::
   if (settings.prompt.prompt.empty())
     throw ggml::Error(ggml::ErrorCode::invalid_argument, "no text was given", "pass a file with -f FILE");
   ggml::logf(ggml::LogLevel::info, "tokenizing the input ..");
-  return model.vocab().tokenize(settings.prompt.prompt, {.add_special = true, .parse_special = parse_special});
+  std::vector<llama::Token> tokens =
+      model.vocab().tokenize(settings.prompt.prompt, {.add_special = true, .parse_special = parse_special});
+  if (tokens.empty())
+    throw ggml::Error(ggml::ErrorCode::invalid_argument, "the vocabulary of the model has no token for the text",
+                      "look at its tokens: llama-gguf FILE --json");
+  return tokens;
 }
 
 int chunk_count(std::size_t n_tokens, int n_ctx, int wanted) {

@@ -32,7 +32,7 @@ struct ScoreShape {
                                                                  ggml::Observer* observer);
 
 /// Tokens of the text that the user gave; BOS in front if the model wants it. Throws Error(invalid_argument) when
-/// there is no text.
+/// there is no text, or none that the vocabulary has tokens for.
 [[nodiscard]] std::vector<llama::Token> tokens_of_text(const Settings& settings, const llama::Model& model,
                                                        bool parse_special);
 

@@ -5,6 +5,7 @@ usage: tools_test.py FOLDER_WITH_THE_PROGRAMS
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,9 @@ import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, "tests/support")
+from gguf_file import without_character  # noqa: E402
 
 FOLDER = sys.argv.pop(1)
 MODEL = "tests/data/models/llama.gguf"
@@ -92,6 +96,16 @@ class Errors(unittest.TestCase):
                 self.assertEqual(len(errors(done)), 1, done.stderr)
                 self.assertTrue(errors(done)[0].startswith("error: "), done.stderr)
                 self.assertIn("no/such/file.gguf", errors(done)[0])
+
+    def test_a_text_that_no_token_stands_for_is_one_error(self):
+        model = without_character(pathlib.Path(MODEL).with_name("qwen2.gguf"), pathlib.Path(OUTPUTS.name, "qwen2.gguf"), "~")
+        for program, args in {"llama-bench": ("-n", "2", "-r", "1", "--prompt", "~~"), "llama-perplexity": ("-p", "~~"), "llama-imatrix": ("-p", "~~"),
+                              "llama-cli": ("-no-cnv", "-p", "~~")}.items():
+            with self.subTest(program=program):
+                done = run(program, "-m", str(model), "-t", "1", *args)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(len(errors(done)), 1, done.stderr)
+                self.assertRegex(errors(done)[0], "^error: .*the vocabulary of .* has no token for")
 
     def test_the_variable_that_forces_an_instruction_set_reaches_every_program_that_computes(self):
         for program in ("llama-server", "llama-cli", "llama-sweep-bench", "llama-bench", "llama-perplexity", "llama-imatrix"):

@@ -48,7 +48,12 @@ std::vector<bench::Test> tests_of(const common::Settings& settings) {
     const llama::Vocab vocab = llama::Vocab::load(file.metadata(), model);
     bench::Grid one = grid;
     one.models = {model};
-    one.n_prompt = {static_cast<int>(bench::tokens_of(settings.prompt.prompt, vocab).size())};
+    const std::size_t n_tokens = bench::tokens_of(settings.prompt.prompt, vocab).size();
+    if (n_tokens == 0)
+      throw ggml::Error(ggml::ErrorCode::invalid_argument,
+                        "--prompt: the vocabulary of " + model + " has no token for it",
+                        "look at its tokens: llama-gguf FILE --json");
+    one.n_prompt = {static_cast<int>(n_tokens)};
     for (bench::Test& test : bench::expand(one)) tests.push_back(std::move(test));
   }
   return tests;
