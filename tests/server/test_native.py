@@ -228,6 +228,9 @@ def test_a_text_that_no_token_stands_for_is_refused(tmp_path):
         for content, what in (("~~~", "the vocabulary of the model has no token for any of the 3 bytes"), ("", "the chat template makes an empty prompt")):
             refused = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "stream": True})
             assert refused.status_code == 400 and refused.json()["error"]["message"].startswith(f"Field 'messages': {what}")
+        for bias in ({"~": -1}, [["~~", 1]], {"": False}):
+            refused = server.post("/completion", {"prompt": "a", "n_predict": 2, "logit_bias": bias})
+            assert refused.status_code == 400 and "Field 'logit_bias': expected a text that" in refused.json()["error"]["message"]
         assert server.post("/completion", {"prompt": [97, "~"], "n_predict": 2}).json()["tokens_predicted"] == 2
         assert server.post("/completion", {"prompt": "a~", "n_predict": 2}).json()["tokens_evaluated"] == 1
         assert server.post("/completion", {"prompt": "", "n_predict": 2}).json()["content"] == ""

@@ -103,6 +103,7 @@ void add_bias(const Json& key, float bias, const llama::Vocab& vocab, std::size_
   } else if (key.is_string()) {
     // Texts of many tokens count as many: a long one is no way around the limit.
     const std::vector<Token> tokens = vocab.tokenize(key.get<std::string>(), {});
+    if (tokens.empty()) bad_field("logit_bias", "a text that the model's vocabulary has tokens for", key);
     check_count("logit_bias", sampling.logit_bias.size() + tokens.size(), most, "tokens");
     for (const Token token : tokens) sampling.logit_bias.emplace_back(token, bias);
   } else {
