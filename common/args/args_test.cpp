@@ -88,13 +88,20 @@ TEST_F(Args, AShortenedNameIsFoundByItsWords) {
   EXPECT_EQ(proposal({"--metric"}), "--metrics");
   EXPECT_EQ(proposal({"--chat-templ", "x"}), "--chat-template");
   EXPECT_EQ(proposal({"--seeed", "1"}), "--seed");
-  EXPECT_EQ(proposal({"--unrelated-words"}).find("For the list of options"), 0U);
+  EXPECT_EQ(proposal({"-M", "x"}), "-m");
+  EXPECT_EQ(proposal({"--Port", "1"}), "--port");
+  for (const char* unlike : {"--unrelated-words", "-", "--", "---", "-9"})
+    EXPECT_EQ(proposal({unlike}).find("For the list of options"), 0U) << unlike;
 }
 
 TEST_F(Args, EqualsSignIsExplained) {
   const ggml::Error error = error_of(Tool::server, {"--port=80"});
   EXPECT_EQ(error.message(), "error: invalid argument: --port=80");
   EXPECT_EQ(error.hint(), "A value is the next argument: --port 80");
+  EXPECT_EQ(error_of(Tool::server, {"-fa=on"}).hint(), "A value is the next argument: -fa on");
+  EXPECT_EQ(error_of(Tool::server, {"--metrics=true"}).hint(), "--metrics takes no value: leave \"true\" out.");
+  EXPECT_EQ(error_of(Tool::server, {"--no-mmap=1"}).hint(), "--no-mmap takes no value: leave \"1\" out.");
+  EXPECT_EQ(error_of(Tool::server, {"--help=x"}).hint(), "--help takes no value.");
 }
 
 TEST_F(Args, MissingValueIsAnError) {

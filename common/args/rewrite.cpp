@@ -30,8 +30,12 @@ std::string no_value_text(const Occurrence& before, const std::string& word) {
   std::string hint;
   const std::size_t equals = typed.find('=');
   const std::string name = normal_spelling(typed.substr(0, equals));
-  if (equals != std::string::npos && find_option(tool, name).row != nullptr) {
-    hint = "A value is the next argument: " + name + " " + typed.substr(equals + 1);
+  const Match match = equals == std::string::npos ? Match{} : find_option(tool, name);
+  if (match.row != nullptr) {
+    const std::string value = typed.substr(equals + 1);
+    const bool takes_one = !match.negative && !match.row->is_switch();
+    hint = takes_one ? "A value is the next argument: " + name + " " + value
+                     : no_value_text({match.row, {name, match.negative, false, {}}}, value);
   } else if (typed.starts_with('-')) {
     const std::string_view nearest = nearest_spelling(tool, name);
     if (!nearest.empty()) hint = "Did you mean " + std::string(nearest) + "? ";

@@ -1,6 +1,7 @@
 #include "common/args/table.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <vector>
 
@@ -38,6 +39,12 @@ bool contains(const std::vector<std::string_view>& names, std::string_view name)
 /// letter is a little more, since letters are left out more often.
 constexpr int kEdit = 16, kReplace = 20;
 
+int replacement(char a, char b) {
+  if (a == b) return 0;
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  return lower(a) == lower(b) ? kEdit / 2 : kReplace;
+}
+
 int edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<int> cells((a.size() + 1) * width);
@@ -46,7 +53,7 @@ int edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t j = 0; j <= b.size(); ++j) at(0, j) = static_cast<int>(j) * kEdit;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : kReplace);
+      const int replaced = at(i - 1, j - 1) + replacement(a[i - 1], b[j - 1]);
       int best = std::min({at(i - 1, j) + kEdit, at(i, j - 1) + kEdit, replaced});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (swapped) best = std::min(best, at(i - 2, j - 2) + kEdit);
@@ -73,6 +80,7 @@ int shortened_distance(std::string_view typed, std::string_view name, char separ
 
 /// Names that are at least so far apart are not meant for one another.
 int too_far(std::string_view word) {
+  if (word.size() <= 1) return kEdit * static_cast<int>(word.size());  // of one letter only the other case is left
   return (std::max(1, static_cast<int>(word.size()) / 3) + 1) * kEdit;
 }
 
