@@ -254,6 +254,15 @@ def test_the_named_field_is_the_one_that_was_sent(server):
     assert "logit_bias" in server.post("/completion", {**PROMPT, "logit_bias": [[5, 1e30]]}).json()["error"]["message"]
 
 
+def test_a_body_for_another_endpoint_is_sent_there(server):
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+    for path, body, where in (("/completion", chat, "messages are for /v1/chat/completions"), ("/v1/completions", chat, "messages are for /v1/chat/completions"),
+                              ("/v1/chat/completions", PROMPT, "a prompt is for /v1/completions or /completion")):
+        refused = server.post(path, body)
+        assert refused.status_code == 400 and refused.json()["error"]["message"].endswith(f": required ({where})")
+    assert server.post("/completion", {"promt": "x"}).json()["error"]["message"] == "Field 'prompt': required"
+
+
 def test_of_several_names_for_one_thing_all_are_looked_at_and_the_last_counts(server):
     for name in ("max_tokens", "max_completion_tokens"):
         refused = server.post("/completion", {**PROMPT, "n_predict": 1, name: "3"})

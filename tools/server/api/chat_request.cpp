@@ -57,7 +57,9 @@ void check_message(const Json& message, std::size_t index) {
 
 const Json& checked_messages(const Fields& fields) {
   const Json* messages = fields.find("messages");
-  if (messages == nullptr) throw Error(ErrorCode::invalid_argument, "Field 'messages': required");
+  if (messages == nullptr)
+    throw Error(ErrorCode::invalid_argument, "Field 'messages': required",
+                fields.find("prompt") != nullptr ? "a prompt is for /v1/completions or /completion" : "");
   if (!messages->is_array() || messages->empty()) bad_field("messages", "a non-empty array", *messages);
   for (std::size_t i = 0; i < messages->size(); ++i) check_message((*messages)[i], i);
   return *messages;

@@ -268,8 +268,8 @@ Prompts::Prompt tokenize_prompt(std::string_view name, std::string_view text, co
 Prompts read_prompts(const Fields& fields, std::string_view name, const Service& service) {
   const Json* value = fields.find(name);
   if (value == nullptr)
-    throw Error(ErrorCode::invalid_argument,
-                strf("Field '%.*s': required", static_cast<int>(name.size()), name.data()));
+    throw Error(ErrorCode::invalid_argument, strf("Field '%.*s': required", static_cast<int>(name.size()), name.data()),
+                fields.find("messages") != nullptr ? "messages are for /v1/chat/completions" : "");
   Prompts prompts;
   const auto add = [&](const Json& prompt) {
     if (prompt.is_array() && prompt.empty()) bad_field(name, "at least one token", prompt);
