@@ -375,3 +375,25 @@ def test_raw_garbage_on_the_socket(server):
 def test_what_the_model_name_says_does_not_matter(server):
     response = server.post("/v1/completions", {**PROMPT, "model": "gpt-17"})
     assert response.status_code == 200 and response.json()["model"] == "llama.gguf"
+
+
+def test_thousands_of_bad_requests_leave_nothing_behind(server):
+    """Each on a connection of its own, which ends behind the error; every fourth ends in the middle of the request."""
+    bodies = [b'{"prompt": 5}', b"{", b"\xff", b'{"prompt": "a", "top_p": 9}', b'{"prompt": ' + b"[" * 600, b'{"prompt": "' + b"word " * 2000 + b'"}',
+              b'{"prompt": "a", "grammar": "root ::= ("}', b'{"prompt": "a", "json_schema": {"type": "widget"}}', b'{"prompt": [1, 99999]}']
+    host, port = server.url.removeprefix("http://").split(":")
+
+    def send_all():
+        for i in range(1500):
+            body = bodies[i % len(bodies)]
+            with socket.create_connection((host, int(port)), timeout=20) as connection:
+                request = b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+                connection.sendall(request[:len(request) - i % 7] if i % 4 == 3 else request)
+                if i % 4 != 3:
+                    assert connection.recv(12) == b"HTTP/1.1 400"
+
+    send_all()
+    before = server.rss_kib()
+    send_all()
+    assert server.sanitized() or server.rss_kib() - before < 4096, "KiB more after 1500 bad requests"
+    assert server.busy_slots() == 0
