@@ -8,10 +8,7 @@ namespace {
 
 constexpr int kPrefetchBytes = 1024;
 /// Vectors of weight rows times activation rows that a GEMM step holds in the 16 registers: sums in f32 and in 16 bits.
-template <bool kSplit>
-struct GemmShape {
-  static constexpr int kV = kSplit ? 1 : 2, kT = kSplit ? 4 : 3;
-};
+constexpr int kGemmVecs = 2, kGemmRows = 3;
 constexpr int kFloatRows = 4;
 
 #define TANDEM_MUL_MAT_UNPACKED mul_mat_unpacked_avx2

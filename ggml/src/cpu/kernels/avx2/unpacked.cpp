@@ -10,10 +10,7 @@ namespace {
 
 /// As in the unit of the table.
 constexpr int kPrefetchBytes = 1024;
-template <bool kSplit>
-struct GemmShape {
-  static constexpr int kV = kSplit ? 1 : 2, kT = kSplit ? 4 : 3;
-};
+constexpr int kGemmVecs = 2, kGemmRows = 3;
 
 #define TANDEM_SIMD "cpu/kernels/body/simd_avx2.inc"
 #include "cpu/kernels/body/unpacked_kernels.inc"

@@ -8,10 +8,7 @@ namespace {
 
 constexpr int kPrefetchBytes = 1024;
 /// Vectors of weight rows times activation rows that a GEMM step holds in the 32 registers.
-template <bool kSplit>
-struct GemmShape {
-  static constexpr int kV = 2, kT = kSplit ? 2 : 4;
-};
+constexpr int kGemmVecs = 2, kGemmRows = 4;
 constexpr int kFloatRows = 8;
 
 #define TANDEM_MUL_MAT_UNPACKED mul_mat_unpacked_avx512
