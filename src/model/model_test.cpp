@@ -247,6 +247,30 @@ TEST_F(ModelTest, CheckTensorsFindsNotANumber) {
             nullptr);
 }
 
+TEST_F(ModelTest, CheckTensorsNamesTheRowThatIsThenInterleavedOrMerged) {
+  for (const bool merged : {false, true}) {
+    ModelParams params;
+    params.check_tensors = params.repack = true;
+    params.merge_qkv = merged;
+    const Refusal r = refusal(
+        "llama-q8_0",
+        [](EditedModel& m) {
+          const std::uint16_t bad = 0x7e00;  // a half that is no number, as the scale of a block
+          auto& tensor = m.at("blk.1.attn_q.weight");
+          ASSERT_EQ(tensor.type, DType::q8_0);
+          std::memcpy(tensor.data.data() + 5 * ggml::row_bytes(DType::q8_0, tensor.shape[0]) + 34, &bad, 2);
+        },
+        params);
+    EXPECT_EQ(r.code, ErrorCode::invalid_file);
+    const std::string_view name = merged ? "attn_qkv.weight" : "blk.1.attn_q.weight";
+    EXPECT_TRUE(r.names(std::string(name) + ": NaN or infinity in row 5, block 1")) << r.text;
+    EXPECT_EQ(r.text.find("NaN"), r.text.rfind("NaN")) << r.text;  // once
+    EXPECT_NE(load_edited(
+                  "llama-q8_0", [](EditedModel&) {}, params),
+              nullptr);
+  }
+}
+
 TEST_F(ModelTest, OverridesReplaceMetadataBeforeItIsRead) {
   ModelParams params;
   params.path = path_of("llama");

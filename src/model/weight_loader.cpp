@@ -254,7 +254,8 @@ class Loading {
                                        ggml::BufferKind::host_pageable);
       std::byte* data = buffer->data();
       reader.read(target_.merged[i], data);
-      if (params_.check_tensors) note_bad_values(weight, data, problems_);
+      const bool repacks = repacking_ && repacking_->wants(weight);  // then it is looked at there
+      if (params_.check_tensors && !repacks) note_bad_values(weight, data, problems_);
       repack(weight, data);
       if (memory.is_on_host(weight) || places.is_read_by_host(weight)) {
         place(weight, data, ggml::BufferKind::host_pageable);
