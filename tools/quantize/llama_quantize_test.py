@@ -298,6 +298,20 @@ class Quantize(unittest.TestCase):
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         self.fails("File too large", self.path("in.gguf"), self.out, "q8_0", preexec_fn=limit)
 
+    def test_a_small_file_system_is_noticed_and_left_empty(self):
+        wide_model(self.path("in.gguf"))
+        small = self.path("small")
+        os.mkdir(small)
+        script = 'mount -t tmpfs -o size=256k none "$1" || exit 77; "$2" "$3" "$1/out.gguf" q8_0; status=$?; echo left:; ls -A "$1"; exit $status'
+        done = subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", script, "sh", small, TOOL, self.path("in.gguf")],
+                              capture_output=True, text=True, check=False)
+        if "unshare:" in done.stderr or done.returncode == 77:
+            self.skipTest("nothing can be mounted here")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("are free: make room, or choose a smaller type", done.stderr)
+        self.assertEqual(len([line for line in done.stderr.splitlines() if line.startswith("error")]), 1, done.stderr)
+        self.assertTrue(done.stdout.endswith("left:\n"), done.stdout)
+
     def test_an_interruption_leaves_nothing(self):
         wide_model(self.path("in.gguf"), width=1024, layers=4)
         for number in (signal.SIGINT, signal.SIGTERM):
