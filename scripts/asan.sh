@@ -3,6 +3,9 @@
 # release build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
+[ $# = 0 ] || refuse "unknown argument $1"
 cmake --preset asan+ubsan >/dev/null || exit 1
 tests=$(ctest --test-dir build-asan+ubsan -N -L '^unit$' | sed -nE 's/^ *Test +#[0-9]+: (.*)$/\1/p')
 programs=$(ninja -C build-asan+ubsan -t targets all | sed -nE 's/^([^/: ]+): phony$/\1/p')

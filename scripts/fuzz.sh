@@ -4,8 +4,13 @@
 #   scripts/fuzz.sh [SECONDS] [target ...]       60 seconds each, all targets, by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/usage.sh
+help_if_asked "$@"
 seconds=60
 if [[ "${1:-}" =~ ^[0-9]+$ ]]; then seconds=$1; shift; fi
+for target in "$@"; do
+  [[ "$target" =~ ^[a-z_]+_fuzz$ ]] || refuse "unknown argument $target"
+done
 
 cmake --preset fuzz >/dev/null
 mapfile -t targets < <(ninja -C build-fuzz -t targets all 2>/dev/null | sed -nE 's/^(fuzz\/[^:]+): CXX_EXECUTABLE.*/\1/p')

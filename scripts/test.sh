@@ -34,11 +34,8 @@ run_label() {  # ctest with the programs' output kept, of which the tests that p
   local label=$1
   if ! ctest --test-dir build -N -L "^$label\$" | grep -q 'Total Tests: [1-9]'; then echo "no tests with the label $label"; return 0; fi
   echo "== tests: $label"
-  # The tests of models and server keep the cores busy by themselves.
-  local parallel=$jobs
-  if [ "$label" = models ] || [ "$label" = server ]; then parallel=1; fi
   local status=0
-  ctest --test-dir build -L "^$label\$" -j "$parallel" --no-tests=error -V </dev/null 2>&1 | tee "$log.$label" \
+  ctest --test-dir build -L "^$label\$" -j "$jobs" --no-tests=error -V </dev/null 2>&1 | tee "$log.$label" \
     | { grep --line-buffered -aE '^ *[0-9]+/[0-9]+ Test|tests (passed|failed)|^Total Test time|goldens:' || true; } || status=$?
   if [ "$status" != 0 ]; then
     failed+=("$label")

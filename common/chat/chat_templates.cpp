@@ -69,12 +69,6 @@ ordered_json parse_kwargs(const std::string& text) {
               "built-in formats:" + names);
 }
 
-/// The text of a member; empty when it is absent, null or no text.
-std::string text_member(const ordered_json& message, const char* key) {
-  const auto it = message.find(key);
-  return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
 std::string format_time(const std::tm& now, const char* format) {
   char buffer[64];
   return {buffer, std::strftime(buffer, sizeof buffer, format, &now)};

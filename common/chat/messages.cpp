@@ -205,12 +205,6 @@ ordered_json fold_system(const ordered_json& messages) {
   return out;
 }
 
-// The text of a member; empty when it is absent, null or no text.
-std::string text_member(const ordered_json& message, const char* key) {
-  const auto it = message.find(key);
-  return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
 // Where the results of an assistant message's calls belong.
 class CallPositions {
  public:
@@ -333,6 +327,11 @@ void make_plain(ordered_json& schema) {
   }
 }
 }  // namespace
+
+std::string text_member(const ordered_json& message, const char* key) {
+  const auto it = message.find(key);
+  return it != message.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
 
 ordered_json plain_tools(const ordered_json& tools) {
   ordered_json out = tools;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 #include "common/chat/chat_templates.h"
@@ -24,6 +25,8 @@ struct MessageQuirks {
 };
 [[nodiscard]] MessageQuirks find_quirks(std::string_view source);
 
+/// The text of a member of a message; empty when it is absent, null or no text.
+[[nodiscard]] std::string text_member(const nlohmann::ordered_json& message, const char* key);
 /// The messages as the template wants them. Throws ggml::Error (invalid_argument), naming the message, when one is
 /// malformed.
 [[nodiscard]] nlohmann::ordered_json normalize_messages(const nlohmann::ordered_json& messages,

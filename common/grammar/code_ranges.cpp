@@ -5,7 +5,6 @@
 namespace common::grammar {
 namespace {
 
-constexpr std::uint32_t kLastCode = 0x10FFFF;
 constexpr std::uint32_t kFirstSurrogate = 0xD800;
 constexpr std::uint32_t kLastSurrogate = 0xDFFF;
 

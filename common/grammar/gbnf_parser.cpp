@@ -21,11 +21,6 @@ void syntax_error(Position at, const std::string& what, bool is_limit) {
 namespace {
 
 constexpr int kMaxNesting = 200;
-constexpr std::uint32_t kLastCode = 0x10FFFF;
-
-bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-}
 
 int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';

@@ -21,10 +21,6 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 64;
 
-bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
-}
-
 std::string clean_name(std::string_view name) {
   std::string clean;
   for (const char c : name) {

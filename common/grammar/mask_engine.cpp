@@ -12,7 +12,7 @@ constexpr std::size_t kMaxLocalStacks = 512;       // readings of one text insid
 constexpr std::size_t kMaxKeptBytes = 48u << 20;   // above it everything is dropped and found anew
 constexpr std::size_t kMaxWalkBytes = 256u << 20;  // one mask may need this much for a moment
 // Stacks that one mask may look at: below a second, since other requests wait for it.
-constexpr std::size_t kMaxWork = 2'000'000;
+constexpr std::size_t kMaxMaskWork = 2'000'000;
 
 void set_bit(std::span<std::uint32_t> words, llama::Token token) {
   words[static_cast<std::size_t>(token) / 32] |= 1u << (token % 32);
@@ -42,7 +42,7 @@ MaskEngine::LocalId MaskEngine::intern_local(std::vector<StackId>& stacks) {
   locals_.push_back(stacks);
   local_ends_.push_back(ends ? 1 : 0);
   local_next_.resize(local_next_.size() + n_classes_, locals_.size() == 1 ? 0 : kUnknown);
-  if (size().bytes > kMaxWalkBytes || work_ > kMaxWork) {
+  if (size().bytes > kMaxWalkBytes || work_ > kMaxMaskWork) {
     throw ggml::Error(ggml::ErrorCode::exceeds_limit, "grammar: the masks of this grammar need too much work",
                       "make alternatives differ earlier");
   }

@@ -31,6 +31,13 @@ struct Item;
 using Sequence = std::vector<Item>;
 using Alternatives = std::vector<Sequence>;
 
+inline constexpr std::uint32_t kLastCode = 0x10FFFF;  // of Unicode
+
+/// Whether a rule's name may hold it.
+[[nodiscard]] constexpr bool is_name_char(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-';
+}
+
 inline constexpr int kNoLimit = -1;
 /// More repetitions than this are an error as a minimum and no limit as a maximum.
 inline constexpr int kMaxRepetitions = 2000;

@@ -12,8 +12,6 @@ using ggml::strf;
 using Json = nlohmann::ordered_json;
 using llama::size_text;
 
-constexpr int kDoesNotFit = 2;
-
 std::string type_name(ggml::DType type) {
   return std::string(ggml::type_info(type).name);
 }

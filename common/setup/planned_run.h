@@ -64,7 +64,8 @@ void announce(const PlannedRun& run);
 /// "CUDA0 needs 25.1 GiB and has 23.6 GiB: 1.5 GiB too little", a line per device that lacks room, and what would help.
 [[nodiscard]] std::string shortfall_text(const PlannedRun& run);
 
-/// --dry-run: prints the plan to stdout. The exit status: 0 it fits, 2 it does not.
+inline constexpr int kDoesNotFit = 2;  // the exit status that says so
+/// --dry-run: prints the plan to stdout. The exit status: 0 it fits, kDoesNotFit it does not.
 [[nodiscard]] int print_plan(const PlannedRun& run, const Settings& settings);
 
 }  // namespace common

@@ -18,8 +18,6 @@
 namespace common {
 namespace {
 
-constexpr int kDoesNotFit = 2;
-
 int run_or_plan(Tool tool, const Settings& settings, int (*run)(const Settings& settings)) {
   constexpr int kVerbose = 4;
   if (settings.model.list_devices) {

@@ -8,7 +8,7 @@ namespace llama {
 
 namespace {
 
-constexpr std::size_t kAlign = 256;
+constexpr std::size_t kDeviceAlign = 256;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ DeviceMemory::DeviceMemory(std::span<ggml::Device* const> devices, const WeightP
 
 std::size_t DeviceMemory::bytes_on(ggml::DeviceId device, const ggml::Weight& weight) const {
   const std::size_t bytes = devices_[static_cast<std::size_t>(device.v)]->weight_bytes(weight.type, weight.shape);
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  return (bytes + kDeviceAlign - 1) / kDeviceAlign * kDeviceAlign;
 }
 
 bool DeviceMemory::is_on_host(const ggml::Weight& weight) const {

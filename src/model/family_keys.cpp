@@ -12,7 +12,7 @@ using ggml::strf;
 
 namespace {
 
-constexpr IntRange kWidth{1, 1 << 20};
+constexpr IntRange kInnerWidth{1, 1 << 20};
 
 }  // namespace
 
@@ -34,7 +34,7 @@ Gating read_gating(KeyReader& keys, std::optional<Gating> fallback) {
 
 int read_expert_width(KeyReader& keys, const Hparams& hparams) {
   const int dense_share = hparams.layers.front().n_ff / std::max(hparams.experts.used, 1);
-  return keys.integer("expert_feed_forward_length", kWidth,
+  return keys.integer("expert_feed_forward_length", kInnerWidth,
                       dense_share > 0 ? std::optional(dense_share) : std::nullopt);
 }
 
@@ -80,7 +80,7 @@ void read_delta_net(KeyReader& keys, Hparams& hparams) {
   net.head_dim = keys.integer("ssm.state_size", {1, 4096}, std::nullopt);
   net.n_head_v = keys.integer("ssm.time_step_rank", {1, 4096}, std::nullopt);
   net.n_head_k = keys.integer("ssm.group_count", {1, 4096}, std::nullopt);
-  const int inner = keys.integer("ssm.inner_size", kWidth, std::nullopt);
+  const int inner = keys.integer("ssm.inner_size", kInnerWidth, std::nullopt);
   if (inner != net.inner())
     keys.problem(strf("%s: ssm.state_size * ssm.time_step_rank (%d) expected, file has %d",
                       keys.full_name("ssm.inner_size").c_str(), net.inner(), inner));

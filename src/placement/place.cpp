@@ -24,7 +24,7 @@ constexpr std::uint64_t kDeviceAlign = 256;
 constexpr DeviceId kCpu{0};
 
 /// A rule that moves single tensors, whoever wrote it.
-struct Mover {
+struct RuleMover {
   std::string text;
   BufferType buffer;
   const NamePattern* pattern = nullptr;  // null: `blocks` and `expert` say what it matches
@@ -85,7 +85,7 @@ class Placer {
   const PlanModel& model_;
   const PlacementRules& rules_;
   Placed result_;
-  std::vector<Mover> movers_;
+  std::vector<RuleMover> movers_;
 };
 
 std::string Placer::layer_rule() const {
@@ -128,7 +128,7 @@ std::vector<int> Placer::dense_blocks() const {
 }
 
 void Placer::add_block_mover(std::string text, bool expert, const std::vector<int>& blocks) {
-  Mover mover{std::move(text), home(kCpu), nullptr, expert, std::vector<bool>(plan().layer_device.size(), false)};
+  RuleMover mover{std::move(text), home(kCpu), nullptr, expert, std::vector<bool>(plan().layer_device.size(), false)};
   for (const int block : blocks) mover.blocks[static_cast<std::size_t>(block)] = true;
   RuleOutcome outcome{};
   outcome.rule = mover.text;
@@ -225,7 +225,7 @@ void Placer::place_tensor(const PlanTensor& tensor) {
     add_place(entry, where, PlacementRole::primary);
     return;
   }
-  const Mover* first = nullptr;
+  const RuleMover* first = nullptr;
   for (std::size_t i = 0; i < movers_.size(); ++i) {
     if (!movers_[i].takes(tensor)) continue;
     RuleOutcome& outcome = result_.rules[i];

@@ -27,7 +27,7 @@ constexpr std::int32_t kMaxTensorName = 63;  // as in GGUF
 constexpr std::int32_t kMaxTextName = 1 << 12;
 constexpr float kMostCalls = 1 << 30;  // an exact float within i32
 
-[[noreturn]] void fail(const std::string& path, const std::string& why) {
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw Error(ErrorCode::invalid_file, path + ": is no importance matrix: " + why,
               "give a file that llama-imatrix wrote");
 }
@@ -38,7 +38,7 @@ class Cursor {
   explicit Cursor(const std::string& path) : reader_(path, ggml::gguf::ReadMode::buffered) {}
   [[nodiscard]] std::uint64_t left() const { return reader_.file_bytes() - at_; }
   void read(void* dst, std::uint64_t bytes) {
-    if (bytes > left()) fail(reader_.path(), strf("it ends at byte %llu, in the middle of an entry", at()));
+    if (bytes > left()) refuse(reader_.path(), strf("it ends at byte %llu, in the middle of an entry", at()));
     reader_.read(at_, {static_cast<std::byte*>(dst), static_cast<std::size_t>(bytes)});
     at_ += bytes;
   }
@@ -56,7 +56,7 @@ class Cursor {
 
 std::string read_text(Cursor& cursor, const std::string& path, std::int32_t longest) {
   const std::int32_t length = cursor.number();
-  if (length <= 0 || length > longest) fail(path, strf("a name of %d bytes at byte %llu", length, cursor.at()));
+  if (length <= 0 || length > longest) refuse(path, strf("a name of %d bytes at byte %llu", length, cursor.at()));
   std::string name(static_cast<std::size_t>(length), '\0');
   cursor.read(name.data(), name.size());
   return name;
@@ -64,7 +64,7 @@ std::string read_text(Cursor& cursor, const std::string& path, std::int32_t long
 
 std::string read_name(Cursor& cursor, const std::string& path) {
   std::string name = read_text(cursor, path, kMaxTensorName);
-  if (name.find('\0') != std::string::npos) fail(path, ggml::gguf::quoted(name) + " is no name");
+  if (name.find('\0') != std::string::npos) refuse(path, ggml::gguf::quoted(name) + " is no name");
   return name;
 }
 
@@ -73,15 +73,15 @@ ImportanceMatrix::Entry read_entry(Cursor& cursor, const std::string& path, cons
   const std::int32_t calls = cursor.number();
   const std::int32_t n_values = cursor.number();
   if (n_values <= 0 || static_cast<std::uint64_t>(n_values) > cursor.left() / sizeof(float))
-    fail(path, strf("%s has %d values", ggml::gguf::quoted(name).c_str(), n_values));
+    refuse(path, strf("%s has %d values", ggml::gguf::quoted(name).c_str(), n_values));
   ImportanceMatrix::Entry entry;
   entry.columns = n_values;
   entry.square_sums.resize(static_cast<std::size_t>(n_values));
   cursor.read(entry.square_sums.data(), entry.square_sums.size() * sizeof(float));
   for (const float value : entry.square_sums)
     if (!(value >= 0) || !std::isfinite(value))
-      fail(path, strf("%s holds %g; sums are finite and not negative", ggml::gguf::quoted(name).c_str(),
-                      static_cast<double>(value)));
+      refuse(path, strf("%s holds %g; sums are finite and not negative", ggml::gguf::quoted(name).c_str(),
+                        static_cast<double>(value)));
   entry.counts = {calls > 0 ? static_cast<float>(calls) : 1.0F};
   return entry;
 }
@@ -117,12 +117,12 @@ void write_file(const std::string& path, const std::string& bytes) {
 ImportanceMatrix load_legacy_importance(const std::string& path) {
   Cursor cursor(path);
   const std::int32_t n_entries = cursor.number();
-  if (n_entries <= 0) fail(path, strf("%d entries", n_entries));
+  if (n_entries <= 0) refuse(path, strf("%d entries", n_entries));
   ImportanceMatrix out;
   for (std::int32_t i = 0; i < n_entries; ++i) {
     const std::string name = read_name(cursor, path);
     if (!out.entries.emplace(name, read_entry(cursor, path, name)).second)
-      fail(path, ggml::gguf::quoted(name) + " is there twice");
+      refuse(path, ggml::gguf::quoted(name) + " is there twice");
   }
   if (cursor.left() >= sizeof(std::int32_t)) out.chunks = std::max(0, cursor.number());
   if (cursor.left() > sizeof(std::int32_t)) out.datasets = {read_text(cursor, path, kMaxTextName)};

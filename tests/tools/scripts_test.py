@@ -10,7 +10,6 @@ import tempfile
 import unittest
 
 SOURCED = {"usage.sh"}
-WITHOUT_OPTIONS = {"asan.sh", "fuzz.sh"}  # the parts of CI that take names of targets
 MISTAKE = 2
 WRAPPERS = {"disable-numa-balancing.sh": 125, "numactl-bind-socket.sh": 125}  # 1 to 124 are the wrapped command's
 TOOLS = ("apt-get", "cmake", "ctest", "ninja", "git", "pip", "curl", "clang-format-14", "clang-tidy-14")
@@ -26,7 +25,7 @@ class Scripts(unittest.TestCase):
             path.write_text(f'#!/bin/sh\necho {tool} >> "{self.used}"\nexit 99\n')
             path.chmod(0o755)
         self.environment = {**os.environ, "PATH": folder.name + ":" + os.environ["PATH"]}
-        self.scripts = sorted(p for p in pathlib.Path("scripts").iterdir() if p.suffix in (".sh", ".py") and p.name not in SOURCED | WITHOUT_OPTIONS)
+        self.scripts = sorted(p for p in pathlib.Path("scripts").iterdir() if p.suffix in (".sh", ".py") and p.name not in SOURCED)
 
     def run_script(self, path, *args):
         command = ["python3", str(path)] if path.suffix == ".py" else ["bash", str(path)]

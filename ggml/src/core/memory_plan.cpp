@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kNever = -1;
 
-std::size_t aligned(std::size_t bytes) {
+std::size_t arena_aligned(std::size_t bytes) {
   return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
 }
 
@@ -72,11 +72,11 @@ Blocks collect_blocks(const Graph& graph, std::span<const std::size_t> scratch_b
         continue;
       }
       blocks.of_tensor[b] = static_cast<int>(blocks.all.size());
-      blocks.all.push_back({aligned(tensor_bytes(t.type, t.shape)), n, last[b], 0});
+      blocks.all.push_back({arena_aligned(tensor_bytes(t.type, t.shape)), n, last[b], 0});
     }
     if (i < scratch_bytes.size() && scratch_bytes[i] > 0) {
       blocks.of_scratch[i] = static_cast<int>(blocks.all.size());
-      blocks.all.push_back({aligned(scratch_bytes[i]), n, n, 0});
+      blocks.all.push_back({arena_aligned(scratch_bytes[i]), n, n, 0});
     }
   }
   return blocks;

@@ -5,6 +5,7 @@
 
 #include "ggml/log.h"
 #include "ggml/quoted.h"
+#include "value_types.h"
 
 namespace ggml::gguf {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 /// more.
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kWindowBytes = std::size_t{1} << 20;
-
-unsigned long long ull(std::uint64_t value) {
-  return value;
-}
 
 }  // namespace
 

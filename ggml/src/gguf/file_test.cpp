@@ -16,9 +16,9 @@ struct Part {
   std::string tensor;
 };
 
-class SplitModel : public ::testing::Test {
+class ThreeParts : public ::testing::Test {
  protected:
-  SplitModel() : parts_{{0, 3, 3, "a"}, {1, 3, 3, "b"}, {2, 3, 3, "c"}} {}
+  ThreeParts() : parts_{{0, 3, 3, "a"}, {1, 3, 3, "b"}, {2, 3, 3, "c"}} {}
 
   [[nodiscard]] std::string path(std::size_t i) const {
     return (folder_.path() / ("model-0000" + std::to_string(i + 1) + "-of-00003.gguf")).string();
@@ -52,7 +52,7 @@ void expect_says(const Error& error, const std::string& words) {
   EXPECT_NE(error.message().find(words), std::string::npos) << error.message();
 }
 
-TEST_F(SplitModel, LoadsAllPartsFromTheFirst) {
+TEST_F(ThreeParts, LoadsAllPartsFromTheFirst) {
   write();
   const File file = File::open(path(0));
   ASSERT_EQ(file.shards().size(), 3U);
@@ -67,7 +67,7 @@ TEST_F(SplitModel, LoadsAllPartsFromTheFirst) {
   EXPECT_EQ(data[15], std::byte{3});
 }
 
-TEST_F(SplitModel, LoadsRenamedPartsFromAList) {
+TEST_F(ThreeParts, LoadsRenamedPartsFromAList) {
   write();
   std::vector<std::string> paths;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -82,24 +82,24 @@ TEST_F(SplitModel, LoadsRenamedPartsFromAList) {
   expect_says(error_of([&] { (void)File::open_parts(paths); }), "in 3 parts, but 2 files are given");
 }
 
-TEST_F(SplitModel, RefusesAPartThatIsNotTheFirstAndNamesTheFirst) {
+TEST_F(ThreeParts, RefusesAPartThatIsNotTheFirstAndNamesTheFirst) {
   write();
   const Error error = error_of([&] { (void)File::open(path(1)); });
   expect_says(error, "this is part 2 of a model in 3 parts");
   EXPECT_NE(error.hint().find(path(0)), std::string::npos) << error.hint();
 }
 
-TEST_F(SplitModel, RefusesAWrongPartNumber) {
+TEST_F(ThreeParts, RefusesAWrongPartNumber) {
   parts_[1].number = 2;
   expect_says(open_error(), path(1) + ": split.no is 2, 1 was expected");
 }
 
-TEST_F(SplitModel, RefusesAPartOfAnotherCount) {
+TEST_F(ThreeParts, RefusesAPartOfAnotherCount) {
   parts_[2].count = 4;
   expect_says(open_error(), path(2) + ": split.count is 4, the first part says 3");
 }
 
-TEST_F(SplitModel, RefusesAMissingPart) {
+TEST_F(ThreeParts, RefusesAMissingPart) {
   write();
   std::filesystem::remove(path(2));
   const Error error = error_of([&] { (void)File::open(path(0)); });
@@ -107,28 +107,28 @@ TEST_F(SplitModel, RefusesAMissingPart) {
   expect_says(error, path(2));
 }
 
-TEST_F(SplitModel, RefusesATensorNameThatOccursInTwoParts) {
+TEST_F(ThreeParts, RefusesATensorNameThatOccursInTwoParts) {
   parts_[2].tensor = "a";
   expect_says(open_error(), path(2) + ": tensor 'a' is in " + path(0) + " already");
 }
 
-TEST_F(SplitModel, RefusesATensorCountThatTheFilesDoNotHold) {
+TEST_F(ThreeParts, RefusesATensorCountThatTheFilesDoNotHold) {
   parts_[0].n_tensors = 4;
   expect_says(open_error(), "split.tensors.count is 4, but the 3 parts hold 3 tensors");
 }
 
-TEST_F(SplitModel, RefusesATensorCountBelowZero) {
+TEST_F(ThreeParts, RefusesATensorCountBelowZero) {
   parts_[0].n_tensors = -1;
   expect_says(open_error(), path(0) + ": split.tensors.count is -1, a number of tensors was expected");
 }
 
-TEST_F(SplitModel, RefusesADamagedPartByItsName) {
+TEST_F(ThreeParts, RefusesADamagedPartByItsName) {
   write();
   std::filesystem::resize_file(path(1), 20);
   expect_says(error_of([&] { (void)File::open(path(0)); }), path(1) + ": byte 16: ");
 }
 
-TEST_F(SplitModel, TakesAFileWithACountOfOneOrZeroAsWhole) {
+TEST_F(ThreeParts, TakesAFileWithACountOfOneOrZeroAsWhole) {
   for (const std::uint16_t count : {0, 1}) {
     const std::string name = (folder_.path() / "whole.gguf").string();
     Writer writer(name);

@@ -22,10 +22,6 @@ constexpr std::uint64_t kMaxSigned = (std::uint64_t{1} << 63) - 1;
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in the file");
 
-unsigned long long ull(std::uint64_t value) {
-  return value;
-}
-
 /// a * b, or nothing when the product exceeds 2^63-1.
 std::optional<std::uint64_t> product(std::uint64_t a, std::uint64_t b) {
   if (a != 0 && b > kMaxSigned / a) return std::nullopt;

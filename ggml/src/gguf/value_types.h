@@ -1,10 +1,17 @@
 #pragma once
 
+#include <cstdint>
+
 #include <cstddef>
 
 #include "ggml/gguf.h"
 
 namespace ggml::gguf {
+
+/// As printf's %llu takes it.
+[[nodiscard]] constexpr unsigned long long ull(std::uint64_t value) noexcept {
+  return value;
+}
 
 inline constexpr std::uint32_t kValueTypes = 13;
 

@@ -24,10 +24,6 @@ constexpr std::uint32_t kVersion = 3;
 constexpr std::uint32_t kDefaultAlignment = 32;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
-unsigned long long ull(std::uint64_t value) {
-  return value;
-}
-
 std::uint64_t padded(std::uint64_t bytes, std::uint64_t alignment) {
   return bytes + (alignment - bytes % alignment) % alignment;
 }

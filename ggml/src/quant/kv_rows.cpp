@@ -9,6 +9,7 @@
 #include "ggml/quant.h"
 #include "quant/codec.h"
 #include "quant/grids.h"
+#include "quant/rounding.h"
 
 namespace ggml {
 namespace {
@@ -17,10 +18,6 @@ constexpr float kMaxByte = 127.0f;
 constexpr int kLargestGroup = 64;  // bytes of a block of 32 and of a row's header
 
 using Codes = std::array<std::uint8_t, kKvGroup>;
-
-float inverse(float d) {
-  return d != 0 ? 1 / d : 0;
-}
 
 /// Ties to even; NaN becomes the lowest code, as in the vector conversion.
 int rounded(float v, int lo, int hi) {
@@ -52,7 +49,7 @@ Scale encode_bytes(const float* x, float inverse_scale, Codes& codes) {
 
 Scale encode_symmetric(const float* x, int bits, Codes& codes) {
   const int half = 1 << (bits - 1);
-  const float d = extreme_of(x) / static_cast<float>(-half), id = inverse(d);
+  const float d = extreme_of(x) / static_cast<float>(-half), id = quant::inverse(d);
   for (int i = 0; i < kKvGroup; ++i)
     codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(rounded(x[i] * id, -half, half - 1) + half);
   return {d, 0};
@@ -61,14 +58,14 @@ Scale encode_symmetric(const float* x, int bits, Codes& codes) {
 Scale encode_with_min(const float* x, int bits, Codes& codes) {
   const int top = (1 << bits) - 1;
   const auto [lo, hi] = std::minmax_element(x, x + kKvGroup);
-  const float m = *lo + 0.0f, d = (*hi - m) / static_cast<float>(top), id = inverse(d);
+  const float m = *lo + 0.0f, d = (*hi - m) / static_cast<float>(top), id = quant::inverse(d);
   for (int i = 0; i < kKvGroup; ++i)
     codes[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(rounded((x[i] - m) * id, 0, top));
   return {d, m};
 }
 
 Scale encode_choice(const float* x, Codes& codes) {
-  const float d = extreme_of(x) / -kMaxByte, id = inverse(d);
+  const float d = extreme_of(x) / -kMaxByte, id = quant::inverse(d);
   int hits = 0, squares = 0;
   for (int i = 0; i < kKvGroup; ++i) {
     const int t = rounded(x[i] * id, -128, 127);

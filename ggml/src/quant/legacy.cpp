@@ -6,21 +6,13 @@
 
 #include "quant/block_codec.h"
 #include "quant/blocks.h"
+#include "quant/rounding.h"
 #include "quant/search.h"
 
 namespace ggml::quant {
 namespace {
 
 constexpr int kBlock = 32;
-
-[[nodiscard]] float inverse(float d) {
-  return d != 0 ? 1 / d : 0;
-}
-
-/// Truncation as the spec asks, with hostile values (NaN, infinity) sent to 0 instead of undefined behaviour.
-[[nodiscard]] int truncate(float v) {
-  return std::fabs(v) < 1e9f ? static_cast<int>(v) : 0;
-}
 
 [[nodiscard]] std::uint32_t high_bits(const std::uint16_t (&qh)[2]) {
   return qh[0] | static_cast<std::uint32_t>(qh[1]) << 16;

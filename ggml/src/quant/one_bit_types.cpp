@@ -29,7 +29,7 @@ void shifted_codes(const F& f, int n, std::int8_t* code) {
 }
 
 /// The half that the file keeps is eight times what multiplies the codes.
-[[nodiscard]] float as_half(float d) {
+[[nodiscard]] float as_eighth_of_half(float d) {
   return f16_to_f32(f32_to_f16(8 * d)) / 8;
 }
 
@@ -83,7 +83,7 @@ struct IQ1_S : FieldFormat<256, 50> {
       float w[256];
       search_weights(xb, importance != nullptr ? importance + 256 * b : nullptr, 2 * mean_square(xb, 256), 256, w);
       ValueSearch<BookS> search(xb, w, 256, f.q);
-      const float d = search.fit({1, 15, 2}, as_half);
+      const float d = search.fit({1, 15, 2}, as_eighth_of_half);
       f.d = f32_to_f16(8 * d);
       if (d == 0) continue;
       store_points(search, f.q, 0, 256, f);
@@ -130,7 +130,7 @@ struct IQ1_M : FieldFormat<256, 56> {
       float w[256];
       search_weights(xb, importance != nullptr ? importance + 256 * b : nullptr, 2 * mean_square(xb, 256), 256, w);
       ValueSearch<BookM> search(xb, w, 256, f.q);
-      const float d = search.fit({1, 15, 2}, as_half);
+      const float d = search.fit({1, 15, 2}, as_eighth_of_half);
       f.d = f32_to_f16(8 * d);
       if (d == 0) continue;
       store_points(search, f.q, 0, 256, f);
@@ -151,7 +151,7 @@ struct OneBitRows : FieldFormat<32, Bytes> {
     search_weights(x, importance, 2 * mean_square(x, k), static_cast<int>(k), w.data());
     std::vector<std::uint8_t> q(n);
     ValueSearch<Book> search(x, w.data(), k, q.data());
-    const float d = search.fit(T::kFactors, as_half);
+    const float d = search.fit(T::kFactors, as_eighth_of_half);
     if (d == 0) return 0;
     for (std::size_t b = 0; b < n / 32; ++b) {
       store_points(search, q.data() + 32 * b, 32 * b, 32, fields[b]);

@@ -4,18 +4,12 @@
 
 #include "quant/field_codec.h"
 #include "quant/grids.h"
+#include "quant/rounding.h"
 #include "quant/search.h"
 
 namespace ggml::quant {
 namespace {
 
-[[nodiscard]] float inverse(float d) {
-  return d != 0 ? 1 / d : 0;
-}
-/// Truncation, with hostile values sent to 0 instead of undefined behaviour.
-[[nodiscard]] int truncate(float v) {
-  return std::fabs(v) < 1e9f ? static_cast<int>(v) : 0;
-}
 /// Rounding with ties away from zero.
 [[nodiscard]] int round_away(float v) {
   return std::fabs(v) < 1e9f ? static_cast<int>(std::lround(v)) : 0;

@@ -4,15 +4,12 @@
 
 #include "quant/field_codec.h"
 #include "quant/grids.h"
+#include "quant/rounding.h"
 #include "quant/value_search.h"
 #include "quant/value_weights.h"
 
 namespace ggml::quant {
 namespace {
-
-[[nodiscard]] float as_half(float d) {
-  return f16_to_f32(f32_to_f16(d));
-}
 
 /// What the types share; T has store(factor, set, f, unit), factor(f, unit) and table(f, unit).
 template <class T, int Bytes, int Header, class B>

@@ -2,15 +2,12 @@
 // interleaved forms.
 #include "quant/field_codec.h"
 #include "quant/grids.h"
+#include "quant/rounding.h"
 #include "quant/value_search.h"
 #include "quant/value_weights.h"
 
 namespace ggml::quant {
 namespace {
-
-[[nodiscard]] float as_half(float d) {
-  return f16_to_f32(f32_to_f16(d));
-}
 
 // ------------------------------------------------------------------------------------------------------ blocks of 32
 
