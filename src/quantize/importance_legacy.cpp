@@ -142,7 +142,8 @@ void ImportanceMatrix::save_legacy(const std::string& path) const {
     // less than it was where the format's i32, or the products, have no room for it.
     std::vector<float> values = means(entry);
     const float greatest = std::max(1.0F, *std::max_element(values.begin(), values.end()));
-    const float room = std::min(kMostCalls, std::numeric_limits<float>::max() / greatest);
+    // Half of what there is: quotient and product are rounded, and must not meet beyond the greatest number.
+    const float room = std::min(kMostCalls, std::numeric_limits<float>::max() / 2 / greatest);
     const float count = *std::max_element(entry.counts.begin(), entry.counts.end());
     const float calls = std::floor(std::clamp(count, 1.0F, std::max(1.0F, room)));
     for (float& value : values) value *= calls;

@@ -62,6 +62,18 @@ TEST_F(Importance, LegacyFilesHoldMeansOfMoreRowsThanTheirNumbersDo) {
   EXPECT_FLOAT_EQ(ImportanceMatrix::means(read.entries.at("output.weight"))[0], 3e38F);
 }
 
+TEST_F(Importance, LegacyFilesHoldTheGreatestSums) {
+  // For 25 and 31 the rounded mean times the count is beyond all numbers.
+  for (int count = 1; count < 1000; ++count) {
+    const auto calls = static_cast<float>(count);
+    matrix_.entries = {{"output.weight", {1, {std::numeric_limits<float>::max()}, {calls}}}};
+    matrix_.save_legacy(path());
+    const ImportanceMatrix read = ImportanceMatrix::load(path());
+    EXPECT_FLOAT_EQ(ImportanceMatrix::means(read.entries.at("output.weight"))[0],
+                    std::numeric_limits<float>::max() / calls);
+  }
+}
+
 TEST_F(Importance, NamesOfTextsNeverMakeALegacyFileUnreadable) {
   for (const std::string& text : {std::string(), std::string("a\0b", 3), std::string(10000, 'x')}) {
     matrix_.datasets = {text};
