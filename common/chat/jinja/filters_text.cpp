@@ -129,7 +129,7 @@ void wrap_line(Runtime& rt, std::string& out, string_view line, std::size_t widt
     if (word.empty()) break;
     std::size_t n = code_points(word);
     if (!first_word && column + space.size() + n > width) {
-      out += newline;
+      rt.append(out, newline);
       column = 0;
       space = {};
     }
@@ -139,7 +139,7 @@ void wrap_line(Runtime& rt, std::string& out, string_view line, std::size_t widt
       const std::size_t room = std::max<std::size_t>(width - std::min(column, width - 1), 1);
       const std::size_t bytes = byte_offset(word, room);
       out += word.substr(0, bytes);
-      out += newline;
+      rt.append(out, newline);
       word.remove_prefix(bytes);
       n -= room;
       column = 0;
@@ -161,7 +161,7 @@ Value wordwrap(Runtime& rt, const Value& v, Args& args) {
   bool first = true;
   for (std::size_t at = 0; at < s.size() || first;) {
     const std::size_t end = std::min(s.find('\n', at), s.size());
-    if (!first) out += newline;
+    if (!first) rt.append(out, newline);
     first = false;
     const auto columns = static_cast<std::size_t>(std::min<Int>(width, Int{1} << 30));
     wrap_line(rt, out, string_view(s).substr(at, end - at), columns, p.flag(1, true), newline);
@@ -261,6 +261,7 @@ Value urlize(Runtime& rt, const Value& v, Args& args) {
   const Int limit = p.integer(0, -1);
   const std::string rel = p.flag(1, false) ? "nofollow noopener" : "noopener";
   const auto target = p.string(2);
+  const std::string target_attribute = target ? " target=\"" + escape_html(*target) + "\"" : "";
   std::string out;
   for (std::size_t i = 0; i < s.size();) {
     const std::size_t end = std::min(s.find_first_of(" \t\r\n", i), s.size());
@@ -282,7 +283,7 @@ Value urlize(Runtime& rt, const Value& v, Args& args) {
       const std::string url = escape_html(word);
       out.append("<a href=\"").append(full ? "" : "https://").append(url);
       out.append("\" rel=\"").append(rel).append("\"");
-      if (target) out += " target=\"" + escape_html(*target) + "\"";
+      rt.append(out, target_attribute);
       std::string shown = url;
       if (limit >= 0 && static_cast<Int>(code_points(url)) > limit)
         shown = url.substr(0, byte_offset(url, static_cast<std::size_t>(limit))) + "...";

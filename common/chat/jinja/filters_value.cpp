@@ -103,7 +103,8 @@ std::optional<double> parse_float(std::string_view text) {
 }
 
 std::optional<Int> truncated(double d) {
-  if (!(std::fabs(d) < 1e38)) return std::nullopt;
+  constexpr double kBound = 0x1p127;
+  if (!(d >= -kBound && d < kBound)) return std::nullopt;
   return static_cast<Int>(d);
 }
 
@@ -166,7 +167,10 @@ Value round_filter(Runtime& rt, const Value& v, Args& args) {
   if (digits < 0) {
     const double scale = std::pow(10.0, -digits);
     const double rounded = std::nearbyint(d / scale) * scale;
-    return is_int ? Value(static_cast<Int>(rounded)) : Value(rounded);
+    if (!is_int) return rounded;
+    const auto result = truncated(rounded);
+    if (!result) rt.fail("integer result does not fit 128 bits");
+    return *result;
   }
   // printf rounds the exact binary value, ties to even, as Python's round() does.
   char buffer[800];

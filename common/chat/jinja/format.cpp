@@ -64,8 +64,7 @@ std::string group_digits(std::string digits, char separator, std::size_t every) 
   return digits;
 }
 
-std::string radix_digits(Int magnitude, unsigned base, bool upper) {
-  auto rest = static_cast<UInt>(magnitude);
+std::string radix_digits(UInt rest, unsigned base, bool upper) {
   const std::string_view letters = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
@@ -76,7 +75,7 @@ std::string radix_digits(Int magnitude, unsigned base, bool upper) {
   return digits;
 }
 
-void append_int(Runtime& rt, std::string& out, const Spec& spec, Int value) {
+void append_int(std::string& out, const Spec& spec, Int value) {
   std::string body;
   if (value < 0) {
     body = "-";
@@ -91,8 +90,9 @@ void append_int(Runtime& rt, std::string& out, const Spec& spec, Int value) {
     if (value < 0) digits.erase(0, 1);
     body += spec.grouping ? group_digits(digits, spec.grouping, 3) : digits;
   } else {
-    if (value == -value && value != 0) rt.fail("integer too large to format");
-    body += radix_digits(value < 0 ? -value : value, base, spec.type == 'X');
+    // Without a sign, for the least number has no positive twin.
+    const UInt magnitude = value < 0 ? UInt{0} - static_cast<UInt>(value) : static_cast<UInt>(value);
+    body += radix_digits(magnitude, base, spec.type == 'X');
   }
   if (const std::size_t digits = body.size() - head;
       spec.precision > 0 && digits < static_cast<std::size_t>(spec.precision))
@@ -190,7 +190,7 @@ void append_percent(Runtime& rt, std::string& out, Spec spec, const Value& v) {
         rt.fail(std::string("%") + spec.type + " format: a real number is required, not " + std::string(v.type_name()));
       }
       if (spec.type != 'x' && spec.type != 'X' && spec.type != 'o') spec.type = 'd';
-      return append_int(rt, out, spec, i);
+      return append_int(out, spec, i);
     default:
       if (!v.is_number()) rt.fail("must be real number, not " + std::string(v.type_name()));
       return append_float(out, spec, as_double(v));
@@ -345,7 +345,7 @@ void append_formatted(Runtime& rt, std::string& out, const Value& v, std::string
   } else if (v.to_int(i)) {
     if (spec.type == 'c') return append_char(rt, out, spec, v);
     if (spec.type != 0 && !type_in("dnxXob")) refuse();
-    append_int(rt, out, spec, i);
+    append_int(out, spec, i);
   } else {
     if (spec.type != 0 && spec.type != 's') refuse();
     if (spec.align == '=') spec.align = '<';

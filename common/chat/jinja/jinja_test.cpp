@@ -109,6 +109,8 @@ const ErrorCase kErrors[] = {
      "has no attribute 'b'"},
     {"UnhashableKey", "{{ {[1]: 2} }}", 1, 5, Origin::runtime, "unhashable type: 'list'"},
     {"ZeroStep", "{{ l[::0] }}", 1, 5, Origin::runtime, "slice step cannot be zero"},
+    {"RoundedBeyondTheRange", "{{ (2**126 + 2**125 + 2**124 + 2**123) | round(-38) }}", 1, 42, Origin::runtime,
+     "integer result does not fit 128 bits"},
     {"NotCallable", "{{ s() }}", 1, 4, Origin::runtime, "'str' object is not callable"},
     {"TojsonOfUndefined", "{{ nope | tojson }}", 1, 11, Origin::runtime, "Undefined is not JSON serializable"},
     {"Include", "{% include 'x' %}", 1, 4, Origin::runtime, "'include' is not supported"},
@@ -233,6 +235,59 @@ TEST(JinjaLimits, MemoryStops) {
   EXPECT_EQ(limit_of("{% set s = 'x' * 100000 %}{{ s | replace('x', s) }}"), Origin::limit);
   EXPECT_EQ(limit_of("{% set s = 'x' * 100000 %}{{ s | replace('', s) }}"), Origin::limit);
   EXPECT_EQ(limit_of("{% set s = 'x' * 100000 %}{{ s.join(s) }}"), Origin::limit);
+}
+
+// A piece of which the template has one may be asked for in front of each word, line or member.
+TEST(JinjaLimits, PiecesThatRecurStop) {
+  Limits limits;
+  limits.memory_bytes = std::size_t{4} << 20;
+  const std::string piece = "{% set x = 'x' * 500000 %}";
+  const std::string nested =
+      "{% set ns = namespace(d={}) %}{% for i in range(200) %}{% set ns.d = {'a': ns.d} %}{% endfor %}";
+  for (const std::string& use :
+       {std::string("{{ ('a' * 200) | wordwrap(1, true, x) | length }}"),
+        std::string("{{ ('a ' * 200) | wordwrap(1, true, x) | length }}"),
+        std::string("{{ ('\n' * 200) | wordwrap(9, true, x) | length }}"),
+        std::string("{{ ('www.a ' * 200) | urlize(target=x) | length }}"),
+        nested + "{{ ns.d | tojson(separators=[',', x]) | length }}", nested + "{{ ns.d | tojson(indent=x) | length }}",
+        std::string("{{ ([1] * 200) | tojson(separators=[x, ':']) | length }}"),
+        std::string("{% set d = {} %}{% set _ = d.update({x: d}) %}{{ d | tojson }}"),
+        std::string("{{ ('\n' * 1000000).splitlines() | length }}")}) {
+    EXPECT_EQ(limit_of(piece + use, limits), Origin::limit) << use;
+  }
+}
+
+TEST(JinjaLimits, RemovingFromTheFrontOfALongListCostsItsLength) {
+  Limits limits;
+  limits.steps = 1'000'000;
+  EXPECT_EQ(
+      limit_of("{% set l = range(20000) | list %}{% for i in range(2000) %}{{ l.remove(i) }}{% endfor %}", limits),
+      Origin::limit);
+}
+
+TEST(JinjaLimits, DeepTuplesAreNoKeysOfDicts) {
+  const std::string deep =
+      "{% set ns = namespace(t=()) %}{% for i in range(90000) %}{% set ns.t = (ns.t,) %}{% endfor %}";
+  EXPECT_EQ(limit_of(deep + "{{ {ns.t: 1} }}"), Origin::limit);
+  EXPECT_EQ(limit_of(deep + "{{ {}.get(ns.t) }}"), Origin::limit);
+}
+
+TEST(JinjaNumbers, AreExactAtTheEndsOfTheirRange) {
+  const std::string ends = "{% set least = -2 * 2**126 %}{% set most = 2**126 - 1 + 2**126 %}";
+  const std::pair<const char*, const char*> rows[] = {
+      {"{{ '{:x}'.format(least) }}", "-80000000000000000000000000000000"},
+      {"{{ '%x' % most }}", "7fffffffffffffffffffffffffffffff"},
+      {"{{ -most % 3 }} {{ -most // 3 }}", "2 -56713727820156410577229101238628035243"},
+      {"{{ least % most }} {{ most % least }}", "170141183460469231731687303715884105726 -1"},
+      {"{{ 'x' | truncate(most, leeway=most) }}", "x"},
+      {"{{ 'x'.center(least) ~ 'x'.zfill(least) ~ 'x'.ljust(least) }}", "xxx"},
+      {"{{ 'x,y,z'.split(',', least) }}", "['x', 'y', 'z']"},
+      {"{{ 'a b'.rsplit(none, most) }}", "['a', 'b']"},
+      {"{{ 'abc'.find('c', least, most) }}", "2"},
+      {"{{ [1, 2].pop(-1) }}{{ [1, 2][least] }}", "2"},
+  };
+  for (const auto& [source, expected] : rows)
+    EXPECT_EQ(Template(ends + source).render(ordered_json::object()), expected) << source;
 }
 
 TEST(JinjaLimits, TextThatIsDroppedDoesNotCount) {

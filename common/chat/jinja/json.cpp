@@ -104,11 +104,10 @@ class Dumper {
   void line() {
     if (!style_.indent) return;
     out_ += '\n';
-    for (int i = 0; i < depth_; ++i) out_ += *style_.indent;
-    rt_.work(style_.indent->size() * static_cast<std::size_t>(depth_));
+    for (int i = 0; i < depth_; ++i) rt_.append(out_, *style_.indent);
   }
   void separate(bool& first) {
-    if (!first) out_ += style_.item_separator;
+    if (!first) rt_.append(out_, style_.item_separator);
     first = false;
     line();
   }
@@ -146,7 +145,7 @@ class Dumper {
     for (const auto& [k, v] : members) {
       separate(first);
       append_json_string(out_, k, style_.ensure_ascii);
-      out_ += style_.key_separator;
+      rt_.append(out_, style_.key_separator);
       value(*v);
     }
     --depth_;
@@ -154,7 +153,11 @@ class Dumper {
     out_ += '}';
   }
   std::string key(const Value& k) {
-    if (const std::string* s = k.as_text()) return *s;
+    if (const std::string* s = k.as_text()) {
+      rt_.work(s->size());
+      rt_.require(out_.size() + s->size());
+      return *s;
+    }
     if (k.is_none()) return "null";
     if (const bool* b = k.as_bool()) return *b ? "true" : "false";
     if (const Int* i = k.as_int()) return to_str(*i);

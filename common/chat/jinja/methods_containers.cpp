@@ -62,6 +62,7 @@ Value remove(Runtime& rt, const Value& self, Args& args) {
   Items& items = items_of(self);
   const auto it = std::find_if(items.begin(), items.end(), [&](const Value& v) { return equal(rt, v, p.get(0)); });
   if (it == items.end()) rt.fail("list.remove(x): x not in list");
+  rt.work(items.size() * sizeof(Value));
   items.erase(it);
   return None{};
 }

@@ -139,6 +139,7 @@ Value splitlines(Runtime& rt, const Value& self, Args& args) {
     }
     lines.push_back(s.substr(first, (keep && broke ? next : end) - first));
     first = next;
+    rt.require(lines.size() * sizeof(Value));
   }
   return text_list(rt, lines);
 }

@@ -34,6 +34,12 @@ Int floor_div(Int a, Int b) {
   return q;
 }
 
+// Not a - floor_div(a, b) * b: the product need not fit where a is next to the least number.
+Int floor_mod(Int a, Int b) {
+  const Int rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 Value int_power(Runtime& rt, Int base, Int exponent) {
   if (exponent < 0) {
     if (base == 0) rt.fail("0.0 cannot be raised to a negative power");
@@ -72,7 +78,7 @@ Value int_binary(Runtime& rt, BinaryOp op, Int a, Int b) {
         if (__builtin_sub_overflow(Int{0}, a, &r)) overflow(rt);
         return r;
       }
-      return op == BinaryOp::modulo ? a - floor_div(a, b) * b : floor_div(a, b);
+      return op == BinaryOp::modulo ? floor_mod(a, b) : floor_div(a, b);
     case BinaryOp::power:
       return int_power(rt, a, b);
   }

@@ -31,7 +31,8 @@ Int Params::integer(std::size_t i, Int otherwise) const {
     rt_.fail(function_ + "(): argument '" + std::string(names_[i]) + "' must be an integer, not " +
              std::string(values_[i]->type_name()));
   }
-  return n;
+  constexpr Int kFar = Int{1} << 120;
+  return std::clamp(n, -kFar, kFar);
 }
 
 std::string Params::text(std::size_t i, std::string_view otherwise) const {

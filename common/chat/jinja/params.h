@@ -22,6 +22,7 @@ class Params {
   /// Undefined when absent.
   [[nodiscard]] Value get(std::size_t i) const { return values_[i].value_or(Value()); }
   [[nodiscard]] Value get(std::size_t i, Value otherwise) const { return values_[i].value_or(std::move(otherwise)); }
+  /// Beyond 2^120 on either side all are alike, so that sums with lengths and with each other stay exact.
   [[nodiscard]] Int integer(std::size_t i, Int otherwise) const;
   [[nodiscard]] bool flag(std::size_t i, bool otherwise) const { return has(i) ? get(i).truthy() : otherwise; }
   /// str() of the argument.

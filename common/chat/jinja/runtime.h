@@ -4,6 +4,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,12 @@ class Runtime {
   void scan(std::size_t bytes) {
     steps_ += bytes / 8;
     step();
+  }
+  /// Appends to a text in the making. For pieces that recur: they may be far larger than what they stand for.
+  void append(std::string& out, std::string_view piece) {
+    work(piece.size());
+    require(out.size() + piece.size());
+    out += piece;
   }
   void charge(std::size_t bytes);
   void release(std::size_t bytes) noexcept { live_bytes_ -= bytes; }

@@ -34,6 +34,7 @@ std::size_t hash_value(Runtime& rt, const Value& v) {
   if (Object* o = v.as_object()) return std::hash<Object*>{}(o);
   const Sequence* seq = v.as_sequence();
   if (!seq || seq->kind != SequenceKind::tuple) return kUnhashable;
+  rt.check_stack();
   std::size_t h = 0x345678;
   for (const Value& item : seq->items) {
     const std::size_t one = hash_value(rt, item);
