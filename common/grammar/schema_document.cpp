@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
 
 #include "common/grammar/schema_rules.h"
 
@@ -10,7 +12,7 @@ namespace common::grammar {
 namespace {
 
 // What a search may take; beyond it every schema counts as one that has values, and the limits of grammars hold.
-constexpr std::size_t kMaxSteps = 500'000;
+constexpr std::size_t kMaxSteps = 200'000;
 constexpr std::size_t kMaxOpen = 1000;  // of levels and references in a row
 
 std::string unescaped_key(std::string_view token) {
@@ -82,21 +84,31 @@ bool EmptySchemas::is_empty(const SchemaJson& schema) {
 
 bool EmptySchemas::search(const SchemaJson& schema) {
   if (schema.is_boolean()) return !schema.get<bool>();
-  if (!schema.is_object() || inhabited_.contains(&schema)) return false;
-  if (std::find(open_.begin(), open_.end(), &schema) != open_.end()) return true;
+  if (!schema.is_object()) return false;
+  if (const auto known = known_.find(&schema); known != known_.end()) return known->second;
+  if (const auto open = open_.find(&schema); open != open_.end()) {
+    outermost_ = std::min(outermost_, open->second);
+    return true;
+  }
   if (++n_steps_ > kMaxSteps || open_.size() >= kMaxOpen) return false;
-  open_.push_back(&schema);
+  const std::size_t level = open_.size();
+  const std::size_t outer = std::exchange(outermost_, level);
+  open_.emplace(&schema, level);
   const bool empty = search_parts(schema);
-  open_.pop_back();
-  // That it is empty may be true only inside of what is open; that it is not is true everywhere.
-  if (!empty) inhabited_.insert(&schema);
+  open_.erase(&schema);
+  // That it is empty may be true only inside of what is open further out; that it is not is true everywhere.
+  if (!empty || outermost_ == level) known_.emplace(&schema, empty);
+  outermost_ = std::min(outer, outermost_);
   return empty;
 }
 
 /// In the order in which SchemaRules reads a schema.
 bool EmptySchemas::search_parts(const SchemaJson& schema) {
   if (const SchemaJson* target = schema_keyword(schema, "$ref")) {
-    const SchemaJson* found = target->is_string() ? document_.find(target->get_ref<const std::string&>()) : nullptr;
+    if (!target->is_string()) return false;
+    const auto& pointer = target->get_ref<const std::string&>();
+    n_steps_ += pointer.size() / 16;
+    const SchemaJson* found = document_.find(pointer);
     return found != nullptr && search(*found);
   }
   const auto all_empty = [this](const SchemaJson& list) {
@@ -122,6 +134,7 @@ bool EmptySchemas::search_object(const SchemaJson& schema) {
   static const SchemaJson kNoProperties = SchemaJson::object();
   const SchemaJson* properties = schema_keyword(schema, "properties");
   if (properties == nullptr || !properties->is_object()) properties = &kNoProperties;
+  n_steps_ += properties->size() + schema["required"].size();
   std::unordered_set<std::string_view> required;
   for (const SchemaJson& name : schema["required"])
     if (name.is_string()) required.insert(name.get_ref<const std::string&>());

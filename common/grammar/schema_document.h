@@ -5,8 +5,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 namespace common::grammar {
 
@@ -49,9 +47,10 @@ class EmptySchemas {
   bool search_array(const nlohmann::ordered_json& schema);
 
   SchemaDocument& document_;
-  std::unordered_set<const nlohmann::ordered_json*> inhabited_;
-  // Those whose parts are being looked at: a value that holds one of the same kind would never end.
-  std::vector<const nlohmann::ordered_json*> open_;
+  std::unordered_map<const nlohmann::ordered_json*, bool> known_;  // whether it is empty
+  // Those whose parts are being looked at, with their levels: a value that holds one of the same kind would never end.
+  std::unordered_map<const nlohmann::ordered_json*, std::size_t> open_;
+  std::size_t outermost_ = 0;  // the level of what is open that the search came upon
   std::size_t n_steps_ = 0;
 };
 

@@ -157,6 +157,23 @@ TEST(SchemaValues, NumbersBeyondTheDigitsOfADoubleAreComparedExactly) {
 }
 
 // Ways through branches that share their ends double with each level.
+TEST(SchemaValues, EmptySchemasOfManyWaysAreEmptyAllTheSame) {
+  // 2^40 ways lead to the one that is empty: what was found of each is kept.
+  ordered_json defs = {{"d40", ordered_json::parse(R"({"required":["x"],"properties":{"x":false}})")}};
+  for (int i = 0; i < 40; ++i) {
+    const ordered_json next = {{"$ref", "#/$defs/d" + std::to_string(i + 1)}};
+    defs["d" + std::to_string(i)] = {{"anyOf", {next, next}}};
+  }
+  const ordered_json schema = {{"anyOf", {{{"$ref", "#/$defs/d0"}}, {{"type", "null"}}}}, {"$defs", defs}};
+  EXPECT_EQ(schema_to_gbnf(schema).find("d40"), std::string::npos);
+  // What is empty inside of a circle may have values outside of it.
+  check({R"({"anyOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}],
+             "$defs":{"a":{"properties":{"n":{"$ref":"#/$defs/b"}},"required":["n"]},
+                      "b":{"anyOf":[{"$ref":"#/$defs/a"},{"type":"null"}]}}})",
+         {"null", R"({"n":null})", R"({"n":{"n":null}})"},
+         {"{}"}});
+}
+
 TEST(SchemaValues, TheSearchForEmptySchemasEnds) {
   ordered_json defs = ordered_json::object();
   for (int i = 0; i < 200; ++i) {
