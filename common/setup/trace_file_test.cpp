@@ -16,7 +16,7 @@
 namespace common {
 namespace {
 
-class TraceFiles : public testing::Test {
+class TraceFiles : public ::testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove(path_); }
   [[nodiscard]] nlohmann::json document() const {

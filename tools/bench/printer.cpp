@@ -9,6 +9,8 @@ using ggml::strf;
 
 namespace {
 
+using R = const Result&;
+
 std::string json_string(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -179,7 +181,6 @@ class MarkdownPrinter : public StreamPrinter {
   MarkdownPrinter(std::FILE* stream, const Grid& grid, const Grid& defaults, const RunFacts& run)
       : StreamPrinter(stream) {
     const RunFacts usual;
-    using R = const Result&;
     columns_ = {{"model", -30, [](R r) { return r.subject.model_type; }},
                 {"size", 10, [](R r) { return size_text(r.subject.model_size); }},
                 {"params", 10, [](R r) { return params_text(r.subject.model_n_params); }},

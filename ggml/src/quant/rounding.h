@@ -11,7 +11,8 @@ namespace ggml::quant {
   return d != 0 ? 1 / d : 0;
 }
 
-/// Truncation as the quantisers' formulas ask, with hostile values (NaN, infinity) sent to 0 instead of undefined behaviour.
+/// Truncation as the quantisers' formulas ask, with hostile values (NaN, infinity) sent to 0 instead of undefined
+/// behaviour.
 [[nodiscard]] inline int truncate(float v) noexcept {
   return std::fabs(v) < 1e9f ? static_cast<int>(v) : 0;
 }
