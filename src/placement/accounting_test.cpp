@@ -107,9 +107,11 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
   const std::vector<std::string> paths = models();
   const tandem::TempDir folder;
   const std::vector<std::string> loras = adapters(paths, folder.path());
+  constexpr int kCases = 200;
   int n_checked = 0, n_staged = 0;
   double worst = 0;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; n_checked < kCases; ++round) {
+    ASSERT_LT(round, 2 * kCases) << "most cases are refused";
     const std::size_t number = random() % paths.size();
     const std::string& path = paths[number];
     const int n_cards = 1 + static_cast<int>(random() % 4);
@@ -167,7 +169,6 @@ TEST(Accounting, PlanIsWithinTwoPercentOfWhatSimulatedDevicesCount) {
                              << planned << ", counted " << counted;
     }
   }
-  EXPECT_GT(n_checked, 150);
   EXPECT_GT(n_staged, 20);
   std::printf("%d cases, %d with staging, worst error %.4f\n", n_checked, n_staged, worst);
 }
