@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -117,6 +118,18 @@ TEST(SimulatedDevice, CopiesAndClearsItsMemoryInOrder) {
   device->copy(back.data(), memory->data(), 1024);
   EXPECT_EQ(back[511], std::byte{7});
   EXPECT_EQ(back[512], std::byte{0});
+}
+
+TEST(SimulatedDevice, MemoryThatNobodyWroteIsNaNAlsoWhereOtherMemoryWasBefore) {
+  const auto device = make_simulated_device(spec_of(), DeviceId(1));
+  std::vector<float> values(256);
+  const std::size_t bytes = values.size() * sizeof(float);
+  for (int round = 0; round < 3; ++round) {
+    const auto memory = device->allocate(bytes, BufferKind::device);
+    device->copy(reinterpret_cast<std::byte*>(values.data()), memory->data(), bytes);
+    EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) << round;
+    device->clear(memory->data(), bytes);
+  }
 }
 
 TEST(SimulatedDevice, WhoDoesNotWaitComesTooEarly) {
