@@ -110,6 +110,24 @@ TEST(Values, OffloadOfPromptsIsSetPerOperationAndByBatchSize) {
   EXPECT_EQ(offload({"-cuda", "offload-batch-size-per-byte=-1"}).batch_size_per_byte, std::nullopt);
 }
 
+TEST(Values, TheBatchSizeOfTheEnvironmentGivesWayToTheFlagWithAWarning) {
+  fake_environment() = {{"GGML_OP_OFFLOAD_MIN_BATCH", "40"}};
+  EXPECT_EQ(settings_of(Tool::server, {}).placement.offload.min_batch, 40);
+  EXPECT_EQ(notes_of(parse_line(Tool::server, {})).find("GGML_OP_OFFLOAD_MIN_BATCH"), std::string::npos);
+  for (const char* flag : {"offload-batch-size=64", "offload-batch-size-per-byte=2"})
+    EXPECT_NE(notes_of(parse_line(Tool::server, {"-cuda", flag}))
+                  .find("warning: GGML_OP_OFFLOAD_MIN_BATCH is set, but the batch size of -cuda"),
+              std::string::npos)
+        << flag;
+  for (const char* bad : {"many", "-1", "1.5", "99999999999"}) {
+    fake_environment() = {{"GGML_OP_OFFLOAD_MIN_BATCH", bad}};
+    const ggml::Error error = error_of(Tool::server, {});
+    EXPECT_EQ(error.code(), ggml::ErrorCode::invalid_argument) << bad;
+    EXPECT_NE(error.message().find("GGML_OP_OFFLOAD_MIN_BATCH"), std::string::npos) << error.message();
+  }
+  fake_environment().clear();
+}
+
 TEST(Words, AWordBehindASwitchIsAnsweredWithTheSwitch) {
   const auto hint = [](const std::vector<std::string>& line) { return error_of(Tool::server, line).hint(); };
   EXPECT_EQ(error_of(Tool::server, {"--metrics", "1"}).message(), "error: invalid argument: 1");

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "ggml/gguf.h"
@@ -167,6 +168,35 @@ TEST_F(ExpertsOnCpu, OnlyThoseThatAPromptUsesAreSentAndEachOnce) {
           << "micro-batches of " << n_ubatch << (only_used ? ", used experts" : ", all experts");
     }
   }
+}
+
+/// What -op and the batch sizes of the known rules say of a step is what its link carries.
+TEST_F(ExpertsOnCpu, AreSentAsTheRulesSay) {
+  Plan plan = Machine::all_on(1, 2);
+  const Experts experts = put_experts_on_cpu(golden_->path, plan);
+  ModelParams model_params;
+  model_params.path = golden_->path;
+  constexpr int kTokens = 16, kSmall = 8, kFrom = 9;
+  const std::vector<Token> tokens = tokens_of(*golden_, kTokens);
+  const auto sent = [&](int n_ubatch, const std::function<void(OpOffload&)>& change) {
+    const Machine machine({.seed = 5});
+    ContextParams params = context_params(64, n_ubatch);
+    params.offload.only_used_experts = false;
+    params.offload.experts_from = kFrom;
+    change(params.offload);
+    const auto model = Model::load(model_params, machine.devices(), plan, {});
+    Context context(*model, machine.devices(), plan, params);
+    (void)last_logits(context, tokens);
+    return context.stats().prompt.scheduler.links[1].weight_bytes;
+  };
+  const auto by_ubatch = [](OpOffload& offload) { offload.by_ubatch = true; };
+  EXPECT_EQ(sent(kSmall, [](OpOffload&) {}), experts.bytes);  // the step is large enough
+  EXPECT_EQ(sent(kSmall, by_ubatch), 0U);                     // its micro-batches are not
+  EXPECT_EQ(sent(kTokens, by_ubatch), experts.bytes);
+  EXPECT_EQ(sent(kTokens, [](OpOffload& offload) { offload.experts_from = kTokens + 1; }), 0U);
+  EXPECT_EQ(sent(kTokens, [](OpOffload& offload) { offload.experts = offload.experts_up_gate = false; }), 0U);
+  // Dense products are none of these.
+  EXPECT_EQ(sent(kTokens, [](OpOffload& offload) { offload.dense = offload.dense_up_gate = false; }), experts.bytes);
 }
 
 /// How long the link carried weights during a prompt, as a share of the time from its first byte on.
