@@ -5,8 +5,9 @@
 #
 # Balancing moves pages after the threads that touch them. Threads that read all weights in turn make it move pages for
 # nothing, and every page that it looks at costs a page fault.
-# Needs the right to write /proc/sys/kernel/numa_balancing (root). Signals are passed on to the command; only SIGKILL to
-# this script leaves the switch off. Of several runs at the same time the first one to end sets the switch back.
+# Needs the right to write /proc/sys/kernel/numa_balancing (root). Signals are passed on to the command; only SIGKILL and
+# real-time signals to this script leave the switch off. Of several runs at the same time the first one to end sets the
+# switch back.
 #
 # Status: that of the command (128 + N when signal N ended it); 125 the switch cannot be used, 126 the command cannot be
 # executed, 127 there is no such command. With 125 to 127 of its own nothing was run and nothing changed.
@@ -17,7 +18,7 @@ readonly failed=125 not_executable=126 not_found=127
 
 say() { printf 'disable-numa-balancing: %s\n' "$1" >&2; }
 fail() { say "error: $2"; exit "$1"; }
-usage() { sed -n '2,14s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '2,15s/^# \{0,1\}//p' "$0"; }
 
 if [ $# -eq 0 ]; then
   usage >&2
@@ -57,9 +58,11 @@ if [ "$saved" = 0 ]; then
   exec "$@"
 fi
 
+# All that would end this script before it has set the switch back: every signal can be sent by kill(1).
+readonly ending="HUP INT QUIT ILL TRAP ABRT BUS FPE USR1 SEGV USR2 PIPE ALRM TERM STKFLT XCPU XFSZ VTALRM PROF IO PWR SYS"
 child="" interrupted="" early=""
 restore() {
-  trap '' HUP INT QUIT TERM USR1 USR2 ALRM
+  trap '' $ending
   set_switch "$saved" || say "warning: $switch: cannot be set back to $saved ($reason): echo $saved | sudo tee $switch"
 }
 # A terminal sends ^C and ^\ to the command as well; passing them on would make one keypress two signals.
@@ -68,7 +71,7 @@ pass_on() {
   case $1 in INT | QUIT) if [ -t 0 ] || [ -t 1 ] || [ -t 2 ]; then return; fi ;; esac
   if [ -n "$child" ]; then kill -s "$1" "$child" 2>/dev/null; else early+=" $1"; fi
 }
-for name in HUP INT QUIT TERM USR1 USR2 ALRM; do trap "pass_on $name" "$name"; done
+for name in $ending; do trap "pass_on $name" "$name"; done
 
 set_switch 0 || fail $failed "$switch: cannot be written ($reason): run as root, for instance with sudo"
 trap restore EXIT
