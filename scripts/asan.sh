@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Parsers and unit tests under AddressSanitizer and UBSan (preset asan+ubsan). Tests that are scripts around a program are left to the
 # release build.
+#
+#   scripts/asan.sh
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/usage.sh
