@@ -1,5 +1,4 @@
-# Several sources compiled as one unit share the headers they include and the templates they instantiate: half of the
-# compilers' time. A name must then be the only one in all of a target, also in anonymous namespaces, so folders of rows,
+# Several sources compiled as one unit share the headers they include and the templates they instantiate. A name must then be the only one in all of a target, also in anonymous namespaces, so folders of rows,
 # whose files all define the same few names, are left as they are, and builds for users and developers too.
 option(TANDEM_UNITY "Compile up to eight sources of a target as one unit; shortens builds from nothing, lengthens those after a change" OFF)
 
